@@ -1,0 +1,9 @@
+//! Histories: what the clients of a distributed system saw, as columns, and every way in and out of that form.
+
+pub mod error;
+pub mod event;
+pub mod text;
+pub mod value;
+
+pub use error::{Place, ReadError, Result};
+pub use value::Value;
