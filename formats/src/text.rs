@@ -3,12 +3,14 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Distinct texts in the order in which they were first seen; ids are dense from 0.
 ///
 /// Cost: one hash and one comparison a look-up; the bytes of each distinct text once, and 12 bytes beside.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct TextPool {
+    identity: u64,
     bytes: String,
     ends: Vec<u32>,
     table: HashTable<u32>,
@@ -17,14 +19,37 @@ pub struct TextPool {
 
 impl Default for TextPool {
     fn default() -> Self {
-        TextPool { bytes: String::new(), ends: Vec::new(), table: HashTable::new(), hasher: FixedState::default() }
+        TextPool {
+            identity: next_identity(),
+            bytes: String::new(),
+            ends: Vec::new(),
+            table: HashTable::new(),
+            hasher: FixedState::default(),
+        }
     }
+}
+
+impl Clone for TextPool {
+    fn clone(&self) -> Self {
+        TextPool {
+            identity: next_identity(),
+            bytes: self.bytes.clone(),
+            ends: self.ends.clone(),
+            table: self.table.clone(),
+            hasher: self.hasher.clone(),
+        }
+    }
+}
+
+fn next_identity() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl TextPool {
     /// The id of a text, new if it was not seen before. `None` when the pool would outgrow 4 GiB of text.
     pub fn try_intern(&mut self, text: &str) -> Option<u32> {
-        let TextPool { bytes, ends, table, hasher } = self;
+        let TextPool { bytes, ends, table, hasher, .. } = self;
         let hash = hasher.hash_one(text);
         if let Some(&id) = table.find(hash, |&id| slice(bytes, ends, id) == text) {
             return Some(id);
@@ -68,8 +93,14 @@ impl TextPool {
         self.bytes.len()
     }
 
-    /// Forgets every text, keeping the memory.
+    /// Says which pool this is: an id, once given out, means the same text for as long as the identity stays.
+    pub fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// Forgets every text, keeping the memory; the identity changes.
     pub fn clear(&mut self) {
+        self.identity = next_identity();
         self.bytes.clear();
         self.ends.clear();
         self.table.clear();

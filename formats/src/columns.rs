@@ -1,0 +1,603 @@
+//! The columns of a history: Arrow arrays under a few shapes that values shred into.
+//!
+//! A value is one of: nothing, an integer, a text (an id into the history's text pool), a list, a set. Each shape is an
+//! Arrow array of its own, absent where no row needs it, so that a register history is plain integers and nothing else.
+
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, UInt16Array, UInt32Array};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+
+use crate::event::TextId;
+
+/// A value that is not a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scalar {
+    /// `nil`, or nothing.
+    Nil,
+    /// An integer.
+    Int(i64),
+    /// Anything else, by the id of its canonical EDN text in the history's pool: equal ids are equal values.
+    Text(TextId),
+}
+
+/// A column of scalars: integers and texts, of which a row has at most one.
+#[derive(Clone, Debug, Default)]
+pub struct ScalarCol {
+    pub(crate) ints: Option<Int64Array>,
+    pub(crate) texts: Option<UInt32Array>,
+}
+
+impl ScalarCol {
+    /// The scalar of a row.
+    #[inline]
+    pub fn get(&self, i: usize) -> Scalar {
+        if let Some(a) = &self.ints
+            && a.is_valid(i)
+        {
+            return Scalar::Int(a.value(i));
+        }
+        match &self.texts {
+            Some(a) if a.is_valid(i) => Scalar::Text(a.value(i)),
+            _ => Scalar::Nil,
+        }
+    }
+
+    /// All rows as integers, where no row holds anything else (nulls included).
+    pub fn as_ints(&self) -> Option<&[i64]> {
+        match (&self.ints, &self.texts) {
+            (Some(a), None) if a.null_count() == 0 => Some(a.values()),
+            _ => None,
+        }
+    }
+
+    /// The integers, if any row has one.
+    pub fn ints(&self) -> Option<&Int64Array> {
+        self.ints.as_ref()
+    }
+
+    /// The ids of the texts, if any row has one.
+    pub fn texts(&self) -> Option<&UInt32Array> {
+        self.texts.as_ref()
+    }
+
+    /// Does no row hold anything?
+    pub fn is_void(&self) -> bool {
+        self.ints.is_none() && self.texts.is_none()
+    }
+
+    pub(crate) fn slice(&self, at: usize, len: usize) -> Self {
+        ScalarCol { ints: slice(&self.ints, at, len), texts: slice(&self.texts, at, len) }
+    }
+}
+
+fn slice<T: ArrowPrimitiveType>(a: &Option<PrimitiveArray<T>>, at: usize, len: usize) -> Option<PrimitiveArray<T>> {
+    a.as_ref().map(|a| a.slice(at, len))
+}
+
+/// Gathers a [`ScalarCol`].
+#[derive(Debug, Default)]
+pub struct ScalarBuilder {
+    ints: Vec<i64>,
+    tags: Vec<u8>,
+    has_int: bool,
+    has_text: bool,
+    has_nil: bool,
+}
+
+impl ScalarBuilder {
+    /// With room for `n` rows.
+    pub fn with_capacity(n: usize) -> Self {
+        ScalarBuilder { ints: Vec::with_capacity(n), tags: Vec::with_capacity(n), ..Default::default() }
+    }
+
+    /// Appends a row.
+    #[inline]
+    pub fn push(&mut self, s: Scalar) {
+        let (v, tag) = match s {
+            Scalar::Nil => (0, 0),
+            Scalar::Int(n) => (n, 1),
+            Scalar::Text(t) => (i64::from(t), 2),
+        };
+        self.ints.push(v);
+        self.tags.push(tag);
+        self.has_nil |= tag == 0;
+        self.has_int |= tag == 1;
+        self.has_text |= tag == 2;
+    }
+
+    /// Rows so far.
+    pub fn len(&self) -> usize {
+        self.tags.len()
+    }
+
+    /// No row yet?
+    pub fn is_empty(&self) -> bool {
+        self.tags.is_empty()
+    }
+
+    /// The column.
+    pub fn finish(self) -> ScalarCol {
+        let nulls = |tag: u8, all: bool| {
+            if all { None } else { Some(NullBuffer::from_iter(self.tags.iter().map(|&t| t == tag))) }
+        };
+        let texts = self.has_text.then(|| {
+            let ids: Vec<u32> =
+                self.ints.iter().zip(&self.tags).map(|(&v, &t)| if t == 2 { v as u32 } else { 0 }).collect();
+            UInt32Array::new(ids.into(), nulls(2, !self.has_nil && !self.has_int))
+        });
+        let ints = self.has_int.then(|| {
+            let nulls = nulls(1, !self.has_nil && !self.has_text);
+            let mut values = self.ints;
+            if self.has_text {
+                values.iter_mut().zip(&self.tags).for_each(|(v, &t)| *v = if t == 1 { *v } else { 0 });
+            }
+            Int64Array::new(values.into(), nulls)
+        });
+        ScalarCol { ints, texts }
+    }
+}
+
+/// A column of lists of scalars; a row may have none.
+#[derive(Clone, Debug)]
+pub struct ListCol {
+    pub(crate) offsets: OffsetBuffer<i32>,
+    pub(crate) nulls: Option<NullBuffer>,
+    pub(crate) items: ScalarCol,
+}
+
+impl ListCol {
+    /// The list of a row.
+    #[inline]
+    pub fn get(&self, i: usize) -> Option<ListRef<'_>> {
+        if self.nulls.as_ref().is_some_and(|n| n.is_null(i)) {
+            return None;
+        }
+        let (start, end) = (self.offsets[i] as usize, self.offsets[i + 1] as usize);
+        Some(ListRef { items: &self.items, start, len: end - start })
+    }
+
+    pub(crate) fn slice(&self, at: usize, len: usize) -> Self {
+        ListCol {
+            offsets: self.offsets.slice(at, len),
+            nulls: self.nulls.as_ref().map(|n| n.slice(at, len)),
+            items: self.items.clone(),
+        }
+    }
+}
+
+/// A list in a column.
+#[derive(Clone, Copy, Debug)]
+pub struct ListRef<'a> {
+    items: &'a ScalarCol,
+    start: usize,
+    len: usize,
+}
+
+impl<'a> ListRef<'a> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// No element?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// An element.
+    pub fn get(&self, i: usize) -> Scalar {
+        debug_assert!(i < self.len);
+        self.items.get(self.start + i)
+    }
+
+    /// All elements as a slice of integers, where the whole column holds nothing else.
+    pub fn as_ints(&self) -> Option<&'a [i64]> {
+        if self.len == 0 {
+            return Some(&[]);
+        }
+        self.items.as_ints().map(|a| &a[self.start..self.start + self.len])
+    }
+
+    /// The elements in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Scalar> + 'a {
+        let (items, start) = (self.items, self.start);
+        (0..self.len).map(move |i| items.get(start + i))
+    }
+}
+
+/// Two lists are equal when their elements are.
+impl PartialEq for ListRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.iter().eq(other.iter())
+    }
+}
+
+/// Gathers a [`ListCol`].
+#[derive(Debug)]
+pub struct ListBuilder {
+    offsets: Vec<i32>,
+    valid: Vec<bool>,
+    items: ScalarBuilder,
+    any: bool,
+}
+
+impl Default for ListBuilder {
+    fn default() -> Self {
+        ListBuilder { offsets: vec![0], valid: Vec::new(), items: ScalarBuilder::default(), any: false }
+    }
+}
+
+impl ListBuilder {
+    /// Appends an element to the list that [`end`](Self::end) closes.
+    #[inline]
+    pub fn item(&mut self, s: Scalar) {
+        self.items.push(s);
+    }
+
+    /// Appends integers to the list that [`end`](Self::end) closes.
+    pub fn ints(&mut self, ints: &[i64]) {
+        self.items.ints.extend_from_slice(ints);
+        self.items.tags.resize(self.items.ints.len(), 1);
+        self.items.has_int |= !ints.is_empty();
+    }
+
+    /// Closes a row that has a list.
+    pub fn end(&mut self) {
+        self.any = true;
+        self.close(true);
+    }
+
+    /// Appends a row without one.
+    pub fn none(&mut self) {
+        self.close(false);
+    }
+
+    fn close(&mut self, valid: bool) {
+        // Chunks hold 65,536 rows and are refused by the reader long before 2^31 elements.
+        self.offsets.push(self.items.len().min(i32::MAX as usize) as i32);
+        self.valid.push(valid);
+    }
+
+    /// The column, if any row has a list.
+    pub fn finish(self) -> Option<ListCol> {
+        self.any.then(|| ListCol {
+            offsets: OffsetBuffer::new(ScalarBuffer::from(self.offsets)),
+            nulls: if self.valid.iter().all(|&v| v) { None } else { Some(NullBuffer::from(self.valid)) },
+            items: self.items.finish(),
+        })
+    }
+}
+
+/// A column of values of any shape; a row has at most one.
+#[derive(Clone, Debug, Default)]
+pub struct ValueCol {
+    /// Integers and texts.
+    pub(crate) scalars: ScalarCol,
+    /// Vectors.
+    pub(crate) lists: Option<ListCol>,
+    /// Sets of integers, sorted.
+    pub(crate) sets: Option<ListCol>,
+}
+
+/// A value in a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ValueRef<'a> {
+    /// `nil`, or nothing.
+    Nil,
+    /// An integer.
+    Int(i64),
+    /// Anything that does not shred further, by the id of its EDN text.
+    Text(TextId),
+    /// A vector.
+    List(ListRef<'a>),
+    /// A set of integers, ascending.
+    Set(ListRef<'a>),
+}
+
+impl<'a> ValueRef<'a> {
+    /// The scalar that this is, if it is one.
+    pub fn scalar(self) -> Option<Scalar> {
+        match self {
+            ValueRef::Nil => Some(Scalar::Nil),
+            ValueRef::Int(n) => Some(Scalar::Int(n)),
+            ValueRef::Text(t) => Some(Scalar::Text(t)),
+            ValueRef::List(_) | ValueRef::Set(_) => None,
+        }
+    }
+
+    /// The list or set that this is.
+    pub fn elements(self) -> Option<ListRef<'a>> {
+        match self {
+            ValueRef::List(l) | ValueRef::Set(l) => Some(l),
+            _ => None,
+        }
+    }
+
+    /// Is there anything?
+    pub fn is_nil(self) -> bool {
+        matches!(self, ValueRef::Nil)
+    }
+}
+
+impl From<Scalar> for ValueRef<'_> {
+    fn from(s: Scalar) -> Self {
+        match s {
+            Scalar::Nil => ValueRef::Nil,
+            Scalar::Int(n) => ValueRef::Int(n),
+            Scalar::Text(t) => ValueRef::Text(t),
+        }
+    }
+}
+
+impl ValueCol {
+    /// The value of a row.
+    #[inline]
+    pub fn get(&self, i: usize) -> ValueRef<'_> {
+        let s = self.scalars.get(i);
+        if s != Scalar::Nil {
+            return s.into();
+        }
+        if let Some(l) = self.lists.as_ref().and_then(|l| l.get(i)) {
+            return ValueRef::List(l);
+        }
+        if let Some(l) = self.sets.as_ref().and_then(|l| l.get(i)) {
+            return ValueRef::Set(l);
+        }
+        ValueRef::Nil
+    }
+
+    /// The rows that are integers or texts.
+    pub fn scalars(&self) -> &ScalarCol {
+        &self.scalars
+    }
+
+    pub(crate) fn slice(&self, at: usize, len: usize) -> Self {
+        ValueCol {
+            scalars: self.scalars.slice(at, len),
+            lists: self.lists.as_ref().map(|l| l.slice(at, len)),
+            sets: self.sets.as_ref().map(|l| l.slice(at, len)),
+        }
+    }
+}
+
+/// Gathers a [`ValueCol`].
+#[derive(Debug, Default)]
+pub struct ValueBuilder {
+    scalars: ScalarBuilder,
+    lists: ListBuilder,
+    sets: ListBuilder,
+}
+
+impl ValueBuilder {
+    /// Appends a scalar.
+    #[inline]
+    pub fn scalar(&mut self, s: Scalar) {
+        self.scalars.push(s);
+        self.lists.none();
+        self.sets.none();
+    }
+
+    /// The list under construction: push its items, then call [`end_list`](Self::end_list).
+    pub fn list(&mut self) -> &mut ListBuilder {
+        &mut self.lists
+    }
+
+    /// The set under construction: push its items, then call [`end_set`](Self::end_set).
+    pub fn set(&mut self) -> &mut ListBuilder {
+        &mut self.sets
+    }
+
+    /// Closes a row that is a list.
+    pub fn end_list(&mut self) {
+        self.scalars.push(Scalar::Nil);
+        self.lists.end();
+        self.sets.none();
+    }
+
+    /// Closes a row that is a set.
+    pub fn end_set(&mut self) {
+        self.scalars.push(Scalar::Nil);
+        self.lists.none();
+        self.sets.end();
+    }
+
+    /// Appends a value from another column.
+    pub fn value(&mut self, v: ValueRef<'_>) {
+        match v {
+            ValueRef::Nil => self.scalar(Scalar::Nil),
+            ValueRef::Int(n) => self.scalar(Scalar::Int(n)),
+            ValueRef::Text(t) => self.scalar(Scalar::Text(t)),
+            ValueRef::List(l) => {
+                l.iter().for_each(|s| self.lists.item(s));
+                self.end_list();
+            }
+            ValueRef::Set(l) => {
+                l.iter().for_each(|s| self.sets.item(s));
+                self.end_set();
+            }
+        }
+    }
+
+    /// The column.
+    pub fn finish(self) -> ValueCol {
+        ValueCol { scalars: self.scalars.finish(), lists: self.lists.finish(), sets: self.sets.finish() }
+    }
+}
+
+/// Transactions: lists of micro-operations as flat columns. A row may have none.
+#[derive(Clone, Debug)]
+pub struct TxnCol {
+    pub(crate) offsets: OffsetBuffer<i32>,
+    pub(crate) nulls: Option<NullBuffer>,
+    /// Codes of function names.
+    pub(crate) f: UInt16Array,
+    pub(crate) key: ScalarCol,
+    pub(crate) value: ValueCol,
+    /// False where a read says nothing, as its transaction is not known to have committed.
+    pub(crate) known: BooleanArray,
+}
+
+impl TxnCol {
+    /// The transaction of a row.
+    #[inline]
+    pub fn get(&self, i: usize) -> Option<TxnRef<'_>> {
+        if self.nulls.as_ref().is_some_and(|n| n.is_null(i)) {
+            return None;
+        }
+        let (start, end) = (self.offsets[i] as usize, self.offsets[i + 1] as usize);
+        Some(TxnRef { col: self, start, len: end - start })
+    }
+
+    /// Codes of the functions of all micro-operations, as flat as [`offsets`](Self::offsets) says.
+    pub fn functions(&self) -> &[u16] {
+        self.f.values()
+    }
+
+    /// Where each row's micro-operations begin and end in the flat columns.
+    pub fn offsets(&self) -> &[i32] {
+        &self.offsets
+    }
+
+    /// Keys of all micro-operations.
+    pub fn keys(&self) -> &ScalarCol {
+        &self.key
+    }
+
+    /// Values of all micro-operations.
+    pub fn values(&self) -> &ValueCol {
+        &self.value
+    }
+
+    pub(crate) fn slice(&self, at: usize, len: usize) -> Self {
+        TxnCol {
+            offsets: self.offsets.slice(at, len),
+            nulls: self.nulls.as_ref().map(|n| n.slice(at, len)),
+            ..self.clone()
+        }
+    }
+}
+
+/// A transaction in a column.
+#[derive(Clone, Copy, Debug)]
+pub struct TxnRef<'a> {
+    col: &'a TxnCol,
+    start: usize,
+    len: usize,
+}
+
+/// A micro-operation in a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MopRef<'a> {
+    /// Code of its function's name.
+    pub f: u16,
+    /// Its key.
+    pub key: Scalar,
+    /// What it wrote or read.
+    pub value: ValueRef<'a>,
+    /// Is the value what happened? False for a read of a transaction that is not known to have committed.
+    pub known: bool,
+}
+
+impl<'a> TxnRef<'a> {
+    /// Number of micro-operations.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// No micro-operation?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A micro-operation.
+    pub fn get(&self, i: usize) -> MopRef<'a> {
+        let (col, at) = (self.col, self.start + i);
+        MopRef { f: col.f.value(at), key: col.key.get(at), value: col.value.get(at), known: col.known.value(at) }
+    }
+
+    /// The micro-operations in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = MopRef<'a>> + use<'a> {
+        let this = *self;
+        (0..self.len).map(move |i| this.get(i))
+    }
+}
+
+/// Further fields of each row: names and EDN texts.
+#[derive(Clone, Debug)]
+pub struct ExtraCol {
+    pub(crate) offsets: OffsetBuffer<i32>,
+    /// Ids of names.
+    pub(crate) names: UInt32Array,
+    /// Ids of EDN texts.
+    pub(crate) values: UInt32Array,
+}
+
+impl ExtraCol {
+    /// Names and values of a row, as ids of the name and text pools.
+    pub fn get(&self, i: usize) -> impl ExactSizeIterator<Item = (TextId, TextId)> + '_ {
+        (self.offsets[i] as usize..self.offsets[i + 1] as usize).map(|j| (self.names.value(j), self.values.value(j)))
+    }
+
+    pub(crate) fn slice(&self, at: usize, len: usize) -> Self {
+        ExtraCol { offsets: self.offsets.slice(at, len), ..self.clone() }
+    }
+}
+
+/// Gathers an [`ExtraCol`].
+#[derive(Debug)]
+pub struct ExtraBuilder {
+    offsets: Vec<i32>,
+    names: Vec<u32>,
+    values: Vec<u32>,
+}
+
+impl Default for ExtraBuilder {
+    fn default() -> Self {
+        ExtraBuilder { offsets: vec![0], names: Vec::new(), values: Vec::new() }
+    }
+}
+
+impl ExtraBuilder {
+    /// Appends a field to the row that [`end`](Self::end) closes.
+    pub fn field(&mut self, name: TextId, value: TextId) {
+        self.names.push(name);
+        self.values.push(value);
+    }
+
+    /// Closes a row.
+    pub fn end(&mut self) {
+        self.offsets.push(self.names.len().min(i32::MAX as usize) as i32);
+    }
+
+    /// The column, if any row has a field.
+    pub fn finish(self) -> Option<ExtraCol> {
+        (!self.names.is_empty()).then(|| ExtraCol {
+            offsets: OffsetBuffer::new(self.offsets.into()),
+            names: self.names.into(),
+            values: self.values.into(),
+        })
+    }
+}
+
+/// An optional primitive column from values and a sentinel that stands for nothing.
+pub(crate) fn optional<T: ArrowPrimitiveType>(values: Vec<T::Native>, none: T::Native) -> Option<PrimitiveArray<T>>
+where
+    T::Native: PartialEq,
+{
+    let missing = values.iter().filter(|&&v| v == none).count();
+    if missing == values.len() {
+        return None;
+    }
+    let nulls = (missing > 0).then(|| NullBuffer::from_iter(values.iter().map(|&v| v != none)));
+    Some(PrimitiveArray::new(values.into(), nulls))
+}
+
+/// Bytes that an array's own part of its buffers takes.
+pub(crate) fn array_bytes(array: &dyn Array) -> usize {
+    array.to_data().get_slice_memory_size().unwrap_or(0)
+}
+
+/// The same array behind a pointer.
+pub(crate) fn boxed<A: Array + 'static>(a: A) -> ArrayRef {
+    std::sync::Arc::new(a)
+}

@@ -1,0 +1,692 @@
+//! The one form in memory that every checker reads: columns over operations, never changed once built.
+//!
+//! A row is an operation: its invocation and, if there is one, its completion. Rows are ordered by invocation. Columns
+//! are cut into chunks of up to [`CHUNK_ROWS`] rows, each an Arrow array; the texts of all chunks lie in one pool, so
+//! that an id means one value everywhere. Cloning and slicing share the arrays.
+//!
+//! Memory: about 60 bytes an operation of a register history, plus 8 bytes a list element.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::{Array, Int64Array, UInt16Array, UInt32Array, UInt64Array};
+use arrow_buffer::ScalarBuffer;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::columns::{ExtraCol, Scalar, ScalarCol, TxnCol, TxnRef, ValueCol, ValueRef};
+use crate::event::write_ints;
+use crate::faults::FaultWindow;
+use crate::text::TextPool;
+use crate::value::push_int;
+
+/// Rows of a chunk that the builder makes.
+pub const CHUNK_ROWS: usize = 1 << 16;
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Status {
+    /// It happened.
+    Ok = 0,
+    /// It certainly did not happen.
+    Fail = 1,
+    /// Nobody knows: the client was told so.
+    Info = 2,
+    /// Nobody knows: it never completed.
+    Pending = 3,
+}
+
+impl Status {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Status; 4] = [Status::Ok, Status::Fail, Status::Info, Status::Pending];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Ok => "ok",
+            Status::Fail => "fail",
+            Status::Info => "info",
+            Status::Pending => "pending",
+        }
+    }
+
+    /// From its code.
+    pub fn from_code(code: u8) -> Option<Status> {
+        Status::ALL.get(code as usize).copied()
+    }
+
+    /// Info or pending: it may have happened, at any time from its invocation on, or never.
+    pub fn is_unknown(self) -> bool {
+        matches!(self, Status::Info | Status::Pending)
+    }
+}
+
+/// Where keys come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum KeyForm {
+    /// There are none (but for those of micro-operations).
+    #[default]
+    None,
+    /// From `[k v]` values, as `jepsen.independent` writes them.
+    Tuple,
+    /// From a field of their own.
+    Field,
+}
+
+/// What is known of a history as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct Meta {
+    /// Name of the format it was read from.
+    pub format: String,
+    /// Where keys come from.
+    pub keys: KeyForm,
+    /// Why keys were lifted or left, in a clause; empty when there was nothing to decide.
+    pub key_reason: String,
+    /// Is the order of events that of real time? Not so for the academic checkers' formats, which order only within a
+    /// session.
+    pub real_time: bool,
+    /// How the order of events was found.
+    pub order: Order,
+    /// Was `fault_epoch` written by the recorder rather than derived from the fault timeline?
+    pub epochs_recorded: bool,
+    /// What `--lenient` repaired, a line each kind of repair.
+    pub repairs: Vec<String>,
+    /// What the reader has to say besides, such as a torn file read up to its last whole block.
+    pub notes: Vec<String>,
+}
+
+/// How the order of events was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Order {
+    /// By recorded indices.
+    Index,
+    /// There were no indices; the order of the source was kept.
+    #[default]
+    Source,
+    /// There were no indices; by time, invocations before completions where times are equal.
+    Time,
+}
+
+/// Operations as columns, ordered by invocation.
+#[derive(Clone, Debug)]
+pub struct History {
+    shared: Arc<Shared>,
+    chunks: Arc<[Chunk]>,
+    /// First row of each chunk, and the number of rows.
+    starts: Arc<[usize]>,
+    keys: Arc<OnceLock<KeyIndex>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Names of functions, those of micro-operations and actors included: codes fit 16 bits.
+    pub(crate) functions: TextPool,
+    /// Names of nodes, fault epochs and further fields.
+    pub(crate) names: TextPool,
+    pub(crate) texts: TextPool,
+    pub(crate) meta: Meta,
+    pub(crate) faults: Vec<FaultWindow>,
+}
+
+/// A run of rows, a column each field.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    pub(crate) index: UInt64Array,
+    pub(crate) complete_index: UInt64Array,
+    pub(crate) process: Int64Array,
+    pub(crate) actor: Option<UInt16Array>,
+    pub(crate) status: ScalarBuffer<u8>,
+    pub(crate) f: UInt16Array,
+    pub(crate) invoke_time: Option<Int64Array>,
+    pub(crate) complete_time: Option<Int64Array>,
+    pub(crate) key: ScalarCol,
+    pub(crate) input: ValueCol,
+    pub(crate) output: ValueCol,
+    pub(crate) txn: Option<TxnCol>,
+    pub(crate) error: Option<UInt32Array>,
+    pub(crate) node: Option<UInt32Array>,
+    pub(crate) fault_epoch: Option<UInt32Array>,
+    pub(crate) extra: Option<ExtraCol>,
+    pub(crate) invoke_extra: Option<ExtraCol>,
+}
+
+impl Chunk {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// No row?
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Event indices of the invocations.
+    pub fn index(&self) -> &[u64] {
+        self.index.values()
+    }
+
+    /// Event indices of the completions; null where an operation never completed.
+    pub fn complete_index(&self) -> &UInt64Array {
+        &self.complete_index
+    }
+
+    /// Client processes; null for what is no client.
+    pub fn process(&self) -> &Int64Array {
+        &self.process
+    }
+
+    /// Codes of [`Status`].
+    pub fn status(&self) -> &[u8] {
+        &self.status
+    }
+
+    /// Codes of function names.
+    pub fn f(&self) -> &UInt16Array {
+        &self.f
+    }
+
+    /// Keys.
+    pub fn key(&self) -> &ScalarCol {
+        &self.key
+    }
+
+    /// What was sent. For a transaction whose invocation follows from its micro-operations: nothing.
+    pub fn input(&self) -> &ValueCol {
+        &self.input
+    }
+
+    /// What came back. For a transaction whose completion is its micro-operations: nothing.
+    pub fn output(&self) -> &ValueCol {
+        &self.output
+    }
+
+    /// Transactions.
+    pub fn txn(&self) -> Option<&TxnCol> {
+        self.txn.as_ref()
+    }
+
+    /// Nanoseconds of the invocations, where recorded.
+    pub fn invoke_time(&self) -> Option<&Int64Array> {
+        self.invoke_time.as_ref()
+    }
+
+    /// Nanoseconds of the completions, where recorded.
+    pub fn complete_time(&self) -> Option<&Int64Array> {
+        self.complete_time.as_ref()
+    }
+
+    /// Is the row an operation of a client?
+    #[inline]
+    pub fn is_client(&self, i: usize) -> bool {
+        self.actor.as_ref().is_none_or(|a| a.is_null(i))
+    }
+
+    pub(crate) fn slice(&self, at: usize, len: usize) -> Chunk {
+        fn part<A: Clone>(a: &Option<A>, cut: impl Fn(&A) -> A) -> Option<A> {
+            a.as_ref().map(cut)
+        }
+        Chunk {
+            index: self.index.slice(at, len),
+            complete_index: self.complete_index.slice(at, len),
+            process: self.process.slice(at, len),
+            actor: part(&self.actor, |a| a.slice(at, len)),
+            status: self.status.slice(at, len),
+            f: self.f.slice(at, len),
+            invoke_time: part(&self.invoke_time, |a| a.slice(at, len)),
+            complete_time: part(&self.complete_time, |a| a.slice(at, len)),
+            key: self.key.slice(at, len),
+            input: self.input.slice(at, len),
+            output: self.output.slice(at, len),
+            txn: part(&self.txn, |a| a.slice(at, len)),
+            error: part(&self.error, |a| a.slice(at, len)),
+            node: part(&self.node, |a| a.slice(at, len)),
+            fault_epoch: part(&self.fault_epoch, |a| a.slice(at, len)),
+            extra: part(&self.extra, |a| a.slice(at, len)),
+            invoke_extra: part(&self.invoke_extra, |a| a.slice(at, len)),
+        }
+    }
+}
+
+impl History {
+    pub(crate) fn new(shared: Shared, chunks: Vec<Chunk>) -> History {
+        History::of(Arc::new(shared), chunks)
+    }
+
+    fn of(shared: Arc<Shared>, chunks: Vec<Chunk>) -> History {
+        let mut starts = Vec::with_capacity(chunks.len() + 1);
+        let mut rows = 0;
+        for c in &chunks {
+            starts.push(rows);
+            rows += c.len();
+        }
+        starts.push(rows);
+        History { shared, chunks: chunks.into(), starts: starts.into(), keys: Arc::default() }
+    }
+
+    /// Number of operations, those of the nemesis included.
+    pub fn len(&self) -> usize {
+        self.starts[self.chunks.len()]
+    }
+
+    /// No operation?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What is known of the whole.
+    pub fn meta(&self) -> &Meta {
+        &self.shared.meta
+    }
+
+    /// The fault timeline, by beginning.
+    pub fn faults(&self) -> &[FaultWindow] {
+        &self.shared.faults
+    }
+
+    /// Names of functions and actors, by code.
+    pub fn functions(&self) -> &TextPool {
+        &self.shared.functions
+    }
+
+    /// Names of nodes, fault epochs and further fields.
+    pub fn names(&self) -> &TextPool {
+        &self.shared.names
+    }
+
+    /// EDN texts of values.
+    pub fn texts(&self) -> &TextPool {
+        &self.shared.texts
+    }
+
+    /// The code of a function's name, if any operation bears it.
+    pub fn f_code(&self, name: &str) -> Option<u16> {
+        self.shared.functions.find(name).and_then(|id| u16::try_from(id).ok())
+    }
+
+    /// The columns, run by run.
+    pub fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// An operation by its row.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn op(&self, row: usize) -> OpRef<'_> {
+        assert!(row < self.len(), "row {row} of a history of {}", self.len());
+        let c = self.starts.partition_point(|&s| s <= row) - 1;
+        OpRef { shared: &self.shared, chunk: &self.chunks[c], i: row - self.starts[c] }
+    }
+
+    /// All operations in order.
+    pub fn ops(&self) -> impl Iterator<Item = OpRef<'_>> + '_ {
+        self.chunks.iter().flat_map(|chunk| (0..chunk.len()).map(|i| OpRef { shared: &self.shared, chunk, i }))
+    }
+
+    /// The operations of clients in order.
+    pub fn clients(&self) -> impl Iterator<Item = OpRef<'_>> + '_ {
+        self.ops().filter(|op| op.is_client())
+    }
+
+    /// The row of the operation whose invocation bears this index. O(log n).
+    pub fn row_of(&self, index: u64) -> Option<usize> {
+        let c = self.chunks.partition_point(|c| c.index().first().is_some_and(|&i| i <= index)).checked_sub(1)?;
+        self.chunks[c].index().binary_search(&index).ok().map(|i| self.starts[c] + i)
+    }
+
+    /// A run of rows, sharing the columns. The fault timeline stays whole.
+    ///
+    /// # Panics
+    /// When the range leaves the history.
+    #[must_use]
+    pub fn slice(&self, rows: Range<usize>) -> History {
+        assert!(rows.start <= rows.end && rows.end <= self.len(), "rows {rows:?} of a history of {}", self.len());
+        let chunks = self
+            .chunks
+            .iter()
+            .zip(self.starts.iter())
+            .filter_map(|(chunk, &start)| {
+                let from = rows.start.max(start);
+                let to = rows.end.min(start + chunk.len());
+                (from < to).then(|| chunk.slice(from - start, to - from))
+            })
+            .collect();
+        History::of(Arc::clone(&self.shared), chunks)
+    }
+
+    /// Operations of clients by outcome, indexed by the code of [`Status`].
+    pub fn counts(&self) -> [u64; 4] {
+        let mut counts = [0; 4];
+        for c in self.chunks.iter() {
+            for (i, &s) in c.status().iter().enumerate() {
+                counts[s as usize & 3] += u64::from(c.is_client(i));
+            }
+        }
+        counts
+    }
+
+    /// Client operations by key, made at the first call and kept.
+    pub fn key_index(&self) -> &KeyIndex {
+        self.keys.get_or_init(|| KeyIndex::build(self))
+    }
+
+    /// Appends the canonical EDN text of a scalar of this history.
+    pub fn write_scalar(&self, s: Scalar, out: &mut String) {
+        self.shared.write_scalar(s, out);
+    }
+
+    /// Appends the canonical EDN text of a value of this history.
+    pub fn write_value(&self, v: ValueRef<'_>, out: &mut String) {
+        self.shared.write_value(v, out);
+    }
+
+    /// Bytes that the columns take, texts included.
+    pub fn memory(&self) -> usize {
+        let columns: usize = self.chunks.iter().map(Chunk::memory).sum();
+        columns + self.shared.texts.text_bytes() + self.shared.names.text_bytes()
+    }
+}
+
+impl Chunk {
+    fn memory(&self) -> usize {
+        crate::columnar::chunk_bytes(self)
+    }
+}
+
+impl Shared {
+    pub(crate) fn write_scalar(&self, s: Scalar, out: &mut String) {
+        match s {
+            Scalar::Nil => out.push_str("nil"),
+            Scalar::Int(n) => push_int(out, n),
+            Scalar::Text(t) => out.push_str(self.texts.get(t)),
+        }
+    }
+
+    pub(crate) fn write_value(&self, v: ValueRef<'_>, out: &mut String) {
+        let (open, list, close) = match v {
+            ValueRef::List(l) => ("[", l, ']'),
+            ValueRef::Set(l) => ("#{", l, '}'),
+            ValueRef::Nil => return out.push_str("nil"),
+            ValueRef::Int(n) => return push_int(out, n),
+            ValueRef::Text(t) => return out.push_str(self.texts.get(t)),
+        };
+        if let Some(ints) = list.as_ints() {
+            out.push_str(&open[..open.len() - 1]);
+            return write_ints(out, if close == ']' { '[' } else { '{' }, ints, close);
+        }
+        out.push_str(open);
+        for (i, s) in list.iter().enumerate() {
+            if i > 0 {
+                out.push(' ');
+            }
+            self.write_scalar(s, out);
+        }
+        out.push(close);
+    }
+}
+
+/// One operation, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct OpRef<'a> {
+    shared: &'a Shared,
+    chunk: &'a Chunk,
+    i: usize,
+}
+
+impl<'a> OpRef<'a> {
+    /// Its id: the event index of its invocation.
+    pub fn index(&self) -> u64 {
+        self.chunk.index.value(self.i)
+    }
+
+    /// The event index of its completion; `None` if it never completed.
+    pub fn complete_index(&self) -> Option<u64> {
+        let a = &self.chunk.complete_index;
+        a.is_valid(self.i).then(|| a.value(self.i))
+    }
+
+    /// The client process, if a client did it and the recorder said which.
+    pub fn process(&self) -> Option<i64> {
+        let a = &self.chunk.process;
+        a.is_valid(self.i).then(|| a.value(self.i))
+    }
+
+    /// Who did it, if it was no client: `nemesis`.
+    pub fn actor(&self) -> Option<&'a str> {
+        let a = self.chunk.actor.as_ref()?;
+        a.is_valid(self.i).then(|| self.shared.functions.get(u32::from(a.value(self.i))))
+    }
+
+    /// Did a client do it?
+    pub fn is_client(&self) -> bool {
+        self.chunk.is_client(self.i)
+    }
+
+    /// How it ended.
+    pub fn status(&self) -> Status {
+        Status::from_code(self.chunk.status[self.i]).unwrap_or(Status::Pending)
+    }
+
+    /// The code of its function's name.
+    pub fn f_code(&self) -> Option<u16> {
+        let a = &self.chunk.f;
+        a.is_valid(self.i).then(|| a.value(self.i))
+    }
+
+    /// Its function's name.
+    pub fn f(&self) -> Option<&'a str> {
+        self.f_code().map(|c| self.shared.functions.get(u32::from(c)))
+    }
+
+    /// Nanoseconds of its invocation.
+    pub fn invoke_time(&self) -> Option<i64> {
+        let a = self.chunk.invoke_time.as_ref()?;
+        a.is_valid(self.i).then(|| a.value(self.i))
+    }
+
+    /// Nanoseconds of its completion.
+    pub fn complete_time(&self) -> Option<i64> {
+        let a = self.chunk.complete_time.as_ref()?;
+        a.is_valid(self.i).then(|| a.value(self.i))
+    }
+
+    /// Its key.
+    pub fn key(&self) -> Scalar {
+        self.chunk.key.get(self.i)
+    }
+
+    /// What it sent, without its key. Nothing for a transaction: see [`txn`](Self::txn).
+    pub fn input(&self) -> ValueRef<'a> {
+        self.plain(&self.chunk.input)
+    }
+
+    /// What it received, without its key. Nothing for a transaction: see [`txn`](Self::txn).
+    pub fn output(&self) -> ValueRef<'a> {
+        self.plain(&self.chunk.output)
+    }
+
+    fn plain(&self, col: &'a ValueCol) -> ValueRef<'a> {
+        match col.get(self.i) {
+            ValueRef::Text(t) if self.shared.texts.get(t) == BARE_NIL => ValueRef::Nil,
+            v => v,
+        }
+    }
+
+    /// Its micro-operations, with what reads returned where that is known.
+    pub fn txn(&self) -> Option<TxnRef<'a>> {
+        self.chunk.txn.as_ref()?.get(self.i)
+    }
+
+    /// The name of a micro-operation's function.
+    pub fn mop_name(&self, f: u16) -> &'a str {
+        self.shared.functions.get(u32::from(f))
+    }
+
+    /// The EDN text of its error.
+    pub fn error(&self) -> Option<&'a str> {
+        let a = self.chunk.error.as_ref()?;
+        a.is_valid(self.i).then(|| self.shared.texts.get(a.value(self.i)))
+    }
+
+    /// The node that it talked to.
+    pub fn node(&self) -> Option<&'a str> {
+        let a = self.chunk.node.as_ref()?;
+        a.is_valid(self.i).then(|| self.shared.names.get(a.value(self.i)))
+    }
+
+    /// The fault window that was active.
+    pub fn fault_epoch(&self) -> Option<&'a str> {
+        let a = self.chunk.fault_epoch.as_ref()?;
+        a.is_valid(self.i).then(|| self.shared.names.get(a.value(self.i)))
+    }
+
+    /// A further field by name, as EDN text: the completion's, else the invocation's.
+    pub fn extra(&self, name: &str) -> Option<&'a str> {
+        let id = self.shared.names.find(name)?;
+        let of = |col: &'a Option<ExtraCol>| col.as_ref()?.get(self.i).find(|&(n, _)| n == id).map(|(_, v)| v);
+        of(&self.chunk.extra).or_else(|| of(&self.chunk.invoke_extra)).map(|v| self.shared.texts.get(v))
+    }
+
+    /// Further fields of the completion (of the operation, where the source does not tell them apart): names, EDN texts.
+    pub fn extras(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        self.fields(&self.chunk.extra)
+    }
+
+    /// Further fields of the invocation.
+    pub fn invoke_extras(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        self.fields(&self.chunk.invoke_extra)
+    }
+
+    fn fields(&self, col: &'a Option<ExtraCol>) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let (shared, i) = (self.shared, self.i);
+        col.iter().flat_map(move |c| c.get(i)).map(move |(n, v)| (shared.names.get(n), shared.texts.get(v)))
+    }
+
+    /// Appends the EDN text of the value that its invocation bore: `[k v]` if keys came so, the transaction if it is one.
+    pub fn write_invoke_value(&self, out: &mut String) {
+        match (self.chunk.input.get(self.i), self.txn()) {
+            (ValueRef::Nil, Some(txn)) => self.write_txn(txn, true, out),
+            (v, _) => self.write_keyed(v, out),
+        }
+    }
+
+    /// Appends the EDN text of the value that its completion bore.
+    pub fn write_complete_value(&self, out: &mut String) {
+        match (self.chunk.output.get(self.i), self.txn()) {
+            (ValueRef::Nil, Some(txn)) => self.write_txn(txn, false, out),
+            (v, _) => self.write_keyed(v, out),
+        }
+    }
+
+    fn write_keyed(&self, v: ValueRef<'a>, out: &mut String) {
+        let bare = matches!(v, ValueRef::Text(t) if self.shared.texts.get(t) == BARE_NIL);
+        if self.shared.meta.keys != KeyForm::Tuple || bare || self.key() == Scalar::Nil {
+            return self.shared.write_value(v, out);
+        }
+        out.push('[');
+        self.shared.write_scalar(self.key(), out);
+        out.push(' ');
+        self.shared.write_value(v, out);
+        out.push(']');
+    }
+
+    fn write_txn(&self, txn: TxnRef<'a>, invocation: bool, out: &mut String) {
+        out.push('[');
+        for (i, mop) in txn.iter().enumerate() {
+            let name = self.mop_name(mop.f);
+            out.push_str(if i > 0 { " [:" } else { "[:" });
+            out.push_str(name);
+            out.push(' ');
+            self.shared.write_scalar(mop.key, out);
+            out.push(' ');
+            let value = if invocation && is_read(name) { ValueRef::Nil } else { mop.value };
+            self.shared.write_value(value, out);
+            out.push(']');
+        }
+        out.push(']');
+    }
+}
+
+/// In `input` and `output`: the value was an explicit, bare nil where a keyed value or a transaction would be expected.
+/// No other value has this text, for nil itself is no text.
+pub(crate) const BARE_NIL: &str = "nil";
+
+/// Is a micro-operation of this name a read, which its invocation bears without a value?
+pub fn is_read(name: &str) -> bool {
+    matches!(name, "r" | "read")
+}
+
+/// Rows of client operations by key.
+#[derive(Debug, Default)]
+pub struct KeyIndex {
+    keys: Vec<Scalar>,
+    offsets: Vec<usize>,
+    rows: Vec<u32>,
+    keyless: Vec<u32>,
+}
+
+impl KeyIndex {
+    /// O(n), keys in the order in which they first occur.
+    fn build(history: &History) -> KeyIndex {
+        let mut ids: HashMap<Scalar, u32, FixedState> = HashMap::default();
+        let mut keys = Vec::new();
+        let mut of_row = Vec::with_capacity(history.len());
+        let mut keyless = Vec::new();
+        const NO_KEY: u32 = u32::MAX;
+        for (row, op) in history.ops().enumerate() {
+            let key = op.key();
+            of_row.push(if !op.is_client() {
+                NO_KEY
+            } else if key == Scalar::Nil {
+                keyless.push(row as u32);
+                NO_KEY
+            } else {
+                *ids.entry(key).or_insert_with(|| {
+                    keys.push(key);
+                    keys.len() as u32 - 1
+                })
+            });
+        }
+        let mut offsets = vec![0usize; keys.len() + 1];
+        for &k in of_row.iter().filter(|&&k| k != NO_KEY) {
+            offsets[k as usize + 1] += 1;
+        }
+        for i in 0..keys.len() {
+            offsets[i + 1] += offsets[i];
+        }
+        let mut next = offsets.clone();
+        let mut rows = vec![0u32; offsets[keys.len()]];
+        for (row, &k) in of_row.iter().enumerate().filter(|&(_, &k)| k != NO_KEY) {
+            rows[next[k as usize]] = row as u32;
+            next[k as usize] += 1;
+        }
+        KeyIndex { keys, offsets, rows, keyless }
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// No key?
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The keys, in the order in which they first occur.
+    pub fn keys(&self) -> &[Scalar] {
+        &self.keys
+    }
+
+    /// Rows of the operations on the `i`-th key, ascending.
+    pub fn rows(&self, i: usize) -> &[u32] {
+        &self.rows[self.offsets[i]..self.offsets[i + 1]]
+    }
+
+    /// Rows of client operations with no key.
+    pub fn keyless(&self) -> &[u32] {
+        &self.keyless
+    }
+}
