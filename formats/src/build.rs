@@ -260,7 +260,7 @@ impl HistoryBuilder {
         let place = batch.place[i];
         let index = self.next_index(batch.index[i], place)?;
         let time = batch.time[i];
-        // A record of an operation that timed out has no time of completion: it completes nowhere.
+        // The record of an operation that timed out has no time of completion; sorting finds it a place.
         let no_answer = self.options.by_time && batch.kind[i] == EventType::Info;
         self.times_missing |= time == NONE && !no_answer;
         self.times_fall |= time != NONE && time < self.last_time;
@@ -518,9 +518,7 @@ impl HistoryBuilder {
         let bare_nil = self.special.bare_nil;
         let chunk = open_chunk(&mut self.chunks, at)?;
         chunk.open -= 1;
-        if !(self.options.by_time && e.time == NONE) {
-            chunk.complete_index[r] = e.index as u64;
-        }
+        chunk.complete_index[r] = e.index as u64;
         chunk.complete_time[r] = e.time;
         let begun_by_invoke = chunk.status[r] == Status::Pending as u8;
         chunk.status[r] = match kind {

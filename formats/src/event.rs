@@ -190,8 +190,32 @@ pub struct EventBatch {
 pub enum MopNames {
     /// As keywords or symbols (EDN, Fressian): any name makes a micro-operation.
     Keywords,
-    /// As strings (JSON): only known names do, so that a list of strings is not taken for a transaction.
+    /// As strings (JSON): only known names and keywords do, so that a list of strings is not taken for a transaction.
     Strings,
+}
+
+/// Does a name read back as the keyword that bears it? True of letters, digits and `*+!-_?$%&=<>.|/'`, not beginning
+/// with what would read as something else.
+pub fn is_keyword_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(['\'', '/', '#', ':'])
+        && !name.ends_with('/')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"*+!-_?$%&=<>./|':#".contains(&b) || b >= 0x80)
+        && !name.chars().any(|c| c.is_whitespace() || c.is_control())
+}
+
+/// The name of a further field (see [`Extra::name`]) whose key is this value.
+pub fn field_name(key: &Value) -> String {
+    match key {
+        Value::Keyword(name) if is_keyword_name(name) => name.to_string(),
+        Value::Symbol(name) => format!("'{name}"),
+        other => other.to_edn(),
+    }
+}
+
+/// The name of a further field whose key is a string that stands for a keyword, as in JSON.
+pub fn string_field_name(key: &str) -> String {
+    if is_keyword_name(key) { key.to_string() } else { Value::str(key).to_edn() }
 }
 
 /// Names that make a JSON array a micro-operation.
@@ -349,7 +373,7 @@ impl EventBatch {
 fn mop_name(value: &Value, names: MopNames) -> Option<&str> {
     let [first, _, _] = value.as_vector()? else { return None };
     match (first, names) {
-        (Value::Keyword(name), MopNames::Keywords) => Some(name),
+        (Value::Keyword(name), _) => Some(name),
         (Value::Str(name), MopNames::Strings) if STRING_MOPS.contains(&&**name) => Some(name),
         _ => None,
     }

@@ -6,6 +6,7 @@
 //!
 //! Memory: about 60 bytes an operation of a register history, plus 8 bytes a list element.
 
+use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -325,6 +326,11 @@ impl History {
         self.chunks.iter().flat_map(|chunk| (0..chunk.len()).map(|i| OpRef { shared: &self.shared, chunk, i }))
     }
 
+    /// All events in order. Memory: the operations open at once.
+    pub fn events(&self) -> Events<'_> {
+        Events { ops: Box::new(self.ops()), ahead: None, open: BinaryHeap::new() }
+    }
+
     /// The operations of clients in order.
     pub fn clients(&self) -> impl Iterator<Item = OpRef<'_>> + '_ {
         self.ops().filter(|op| op.is_client())
@@ -380,6 +386,31 @@ impl History {
     /// Appends the canonical EDN text of a value of this history.
     pub fn write_value(&self, v: ValueRef<'_>, out: &mut String) {
         self.shared.write_value(v, out);
+    }
+
+    /// Does a raw value stand for an explicit, bare nil?
+    pub(crate) fn is_bare_nil(&self, v: ValueRef<'_>) -> bool {
+        matches!(v, ValueRef::Text(t) if self.shared.texts.get(t) == BARE_NIL)
+    }
+
+    /// These rows alone, in order, sharing the texts: a sub-history. O(rows chosen).
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[must_use]
+    pub fn select(&self, mut rows: Vec<usize>) -> History {
+        rows.sort_unstable();
+        rows.dedup();
+        let at: Vec<(u32, u32)> = rows
+            .into_iter()
+            .map(|row| {
+                assert!(row < self.len(), "row {row} of a history of {}", self.len());
+                let c = self.starts.partition_point(|&s| s <= row) - 1;
+                (c as u32, (row - self.starts[c]) as u32)
+            })
+            .collect();
+        let chunks = at.chunks(CHUNK_ROWS).map(|part| crate::order::gather(&self.chunks, part)).collect();
+        History::of(Arc::clone(&self.shared), chunks)
     }
 
     /// Bytes that the columns take, texts included.
@@ -507,6 +538,16 @@ impl<'a> OpRef<'a> {
         self.plain(&self.chunk.output)
     }
 
+    /// What stands in the column of inputs: nothing where it follows from the transaction.
+    pub(crate) fn raw_input(&self) -> ValueRef<'a> {
+        self.chunk.input.get(self.i)
+    }
+
+    /// What stands in the column of outputs: nothing where it is the transaction.
+    pub(crate) fn raw_output(&self) -> ValueRef<'a> {
+        self.chunk.output.get(self.i)
+    }
+
     fn plain(&self, col: &'a ValueCol) -> ValueRef<'a> {
         match col.get(self.i) {
             ValueRef::Text(t) if self.shared.texts.get(t) == BARE_NIL => ValueRef::Nil,
@@ -616,6 +657,68 @@ pub(crate) const BARE_NIL: &str = "nil";
 /// Is a micro-operation of this name a read, which its invocation bears without a value?
 pub fn is_read(name: &str) -> bool {
     matches!(name, "r" | "read")
+}
+
+/// Which end of an operation an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Its beginning.
+    Invocation,
+    /// Its end.
+    Completion,
+}
+
+/// The events of a history in order.
+pub struct Events<'a> {
+    ops: Box<dyn Iterator<Item = OpRef<'a>> + 'a>,
+    ahead: Option<OpRef<'a>>,
+    open: BinaryHeap<Completing<'a>>,
+}
+
+struct Completing<'a> {
+    at: u64,
+    op: OpRef<'a>,
+}
+
+impl Ord for Completing<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.at.cmp(&self.at)
+    }
+}
+
+impl PartialOrd for Completing<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Completing<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Completing<'_> {}
+
+impl<'a> Iterator for Events<'a> {
+    type Item = (OpRef<'a>, Side);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.ahead = self.ahead.take().or_else(|| self.ops.next());
+        let completes_first = match (&self.ahead, self.open.peek()) {
+            (Some(op), Some(c)) => c.at < op.index(),
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        if completes_first {
+            return self.open.pop().map(|c| (c.op, Side::Completion));
+        }
+        let op = self.ahead.take()?;
+        if let Some(at) = op.complete_index() {
+            self.open.push(Completing { at, op });
+        }
+        Some((op, Side::Invocation))
+    }
 }
 
 /// Rows of client operations by key.
