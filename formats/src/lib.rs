@@ -1,7 +1,10 @@
 //! Histories: what the clients of a distributed system saw, as columns, and every way in and out of that form.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod error;
 pub mod event;
+pub mod peers;
 pub mod text;
 pub mod value;
 
