@@ -74,8 +74,8 @@ pub struct Facts {
     pub events: u64,
     /// Of these, reads and writes that failed on their own, and so are in no transaction here.
     pub failed_events: u64,
-    /// Committed transactions in which something failed. What they did before that may well have been rolled back
-    /// whatever the recorder thought: see [`dbcop`].
+    /// Committed transactions in which something failed. What they did before that was probably rolled back, whatever
+    /// the recorder thought, and a violation that rests on them proves little: see [`dbcop`].
     pub doubtful: u64,
 }
 
