@@ -10,6 +10,7 @@ pub mod event;
 pub mod faults;
 pub mod history;
 mod order;
+pub mod peers;
 pub mod text;
 pub mod value;
 
