@@ -14,7 +14,8 @@ use crate::build::{BuildOptions, HistoryBuilder, Lift};
 use crate::error::{ReadError, Result};
 use crate::event::EventBatch;
 use crate::history::History;
-use crate::peers::PeerFormat;
+use crate::peers::detect::PeerFormat;
+use crate::peers::{Facts, awdit, chronos, cobra, dbcop, plume};
 
 /// A way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +58,7 @@ impl Format {
         Format::Parquet,
         Format::Arrow,
         Format::Peer(PeerFormat::Plume),
-        Format::Peer(PeerFormat::Dbcop),
+        Format::Peer(PeerFormat::DbcopBincode),
         Format::Peer(PeerFormat::DbcopJson),
         Format::Peer(PeerFormat::Cobra),
         Format::Peer(PeerFormat::Awdit),
@@ -78,7 +79,7 @@ impl Format {
             Format::Parquet => "parquet",
             Format::Arrow => "arrow",
             Format::Peer(PeerFormat::Plume) => "plume",
-            Format::Peer(PeerFormat::Dbcop) => "dbcop",
+            Format::Peer(PeerFormat::DbcopBincode) => "dbcop",
             Format::Peer(PeerFormat::DbcopJson) => "dbcop-json",
             Format::Peer(PeerFormat::Cobra) => "cobra",
             Format::Peer(PeerFormat::Awdit) => "awdit",
@@ -95,7 +96,11 @@ impl Format {
     fn is_mapped(self) -> bool {
         matches!(
             self,
-            Format::Jepsen | Format::Fressian | Format::Parquet | Format::Arrow | Format::Peer(PeerFormat::Dbcop)
+            Format::Jepsen
+                | Format::Fressian
+                | Format::Parquet
+                | Format::Arrow
+                | Format::Peer(PeerFormat::DbcopBincode | PeerFormat::DbcopJson | PeerFormat::Chronos)
         )
     }
 }
@@ -145,11 +150,9 @@ fn plain(e: &io::Error) -> String {
 }
 
 fn directory(path: &Path, options: &OpenOptions, progress: Progress<'_>) -> Result<History> {
-    let is_cobra = options.format == Some(Format::Peer(PeerFormat::Cobra))
-        || (options.format.is_none() && crate::peers::cobra::is_log_directory(path));
-    if is_cobra {
-        let format = Format::Peer(PeerFormat::Cobra);
-        return build(format, options, |sink| crate::peers::cobra::read(path, sink).map(|_| None));
+    let format = options.format.or_else(|| crate::peers::detect::sniff_directory(path).map(Format::Peer));
+    if let Some(cobra @ Format::Peer(PeerFormat::Cobra)) = format {
+        return build(cobra, options, |sink| cobra::read(path, sink).map(note));
     }
     let store = crate::jepsen::store::locate(path)?;
     let found = store.history.clone();
@@ -259,7 +262,7 @@ pub fn detect(head: &[u8]) -> Result<Format> {
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] => return Ok(Format::Arrow),
         _ => {}
     }
-    if let Some(peer) = crate::peers::sniff(head) {
+    if let Some(peer) = crate::peers::detect::sniff(head) {
         return Ok(Format::Peer(peer));
     }
     if let Some(json) = crate::json::sniff(head) {
@@ -326,10 +329,12 @@ fn text(format: Format, input: &mut dyn Read, options: &OpenOptions) -> Result<H
             Format::HistoryTxt | Format::ProcessLog => crate::listing::read(input, sink)?,
             Format::Schema => crate::schema::read_jsonl(input, sink)?,
             Format::Csv => crate::schema::read_csv(input, sink)?,
-            Format::Peer(peer) => crate::peers::read_text(peer, input, sink)?,
-            Format::Jepsen | Format::Fressian | Format::Parquet | Format::Arrow => {
-                return Err(ReadError::new("internal error: a format that is mapped was streamed"));
+            Format::Peer(PeerFormat::Plume) => return plume::read(input, sink).map(note),
+            Format::Peer(PeerFormat::Awdit) => return awdit::read(input, sink).map(note),
+            Format::Peer(PeerFormat::Cobra) => {
+                return Err(ReadError::new("Cobra's logs are a directory, not a file"));
             }
+            _ => return Err(ReadError::new("internal error: a format that is mapped was streamed")),
         }
         Ok(None)
     })
@@ -347,6 +352,18 @@ fn mapped(format: Format, map: Mmap, options: &OpenOptions) -> Result<History> {
             Ok(summary.torn)
         }),
         Format::Fressian => build(format, options, |sink| crate::jepsen::read_fressian(&map, sink).map(|_| None)),
-        _ => build(format, options, |sink| crate::peers::dbcop::read(&map, sink).map(|_| None)),
+        Format::Peer(PeerFormat::Chronos) => build(format, options, |sink| chronos::read(&map, sink).map(note)),
+        _ => build(format, options, |sink| dbcop::read(&map, sink).map(note)),
     }
+}
+
+/// What a reader of a verdict should know of a peer's history.
+fn note(facts: Facts) -> Option<String> {
+    (facts.doubtful > 0).then(|| {
+        format!(
+            "{} committed transactions hold operations that failed; what they did before was probably rolled back, so a \
+             violation that rests on them proves little",
+            facts.doubtful
+        )
+    })
 }
