@@ -5,10 +5,12 @@
 pub mod build;
 mod columnar;
 pub mod columns;
+pub mod edn;
 pub mod error;
 pub mod event;
 pub mod faults;
 pub mod history;
+pub mod listing;
 mod order;
 pub mod peers;
 pub mod text;
