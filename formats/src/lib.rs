@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod event;
+pub mod jepsen;
 pub mod text;
 pub mod value;
 
