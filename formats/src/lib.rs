@@ -10,6 +10,7 @@ pub mod error;
 pub mod event;
 pub mod faults;
 pub mod history;
+pub mod jepsen;
 pub mod listing;
 mod order;
 pub mod peers;
