@@ -1,7 +1,11 @@
 //! Histories: what the clients of a distributed system saw, as columns, and every way in and out of that form.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod error;
 pub mod event;
+pub mod json;
+pub mod schema;
 pub mod text;
 pub mod value;
 

@@ -403,7 +403,10 @@ mod tests {
     #[test]
     fn sets_and_maps_have_no_order_and_the_later_entry_stays() {
         assert_eq!(Value::set(vec![3.into(), 1.into(), 3.into()]).to_edn(), "#{1 3}");
-        assert_eq!(Value::map(vec![(2.into(), 1.into()), (1.into(), 5.into()), (2.into(), 9.into())]).to_edn(), "{1 5, 2 9}");
+        assert_eq!(
+            Value::map(vec![(2.into(), 1.into()), (1.into(), 5.into()), (2.into(), 9.into())]).to_edn(),
+            "{1 5, 2 9}"
+        );
     }
 
     #[test]
