@@ -42,8 +42,11 @@ use crate::json::feed;
 use crate::json::value::from_json;
 use crate::value::Value;
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
+
+/// Fast, and seeded anew in every run, so that no input can be made to collide.
+type HashMap<K, V> = hashbrown::HashMap<K, V, foldhash::fast::RandomState>;
+type HashSet<K> = hashbrown::HashSet<K, foldhash::fast::RandomState>;
 
 /// The fields of the default operation schema (an operation's lifetime, `invoke_ts` and `complete_ts`, counts as one).
 pub const FIELDS: [&str; 12] = [
@@ -84,19 +87,19 @@ pub fn read_jsonl(input: &mut dyn Read, sink: &mut dyn FnMut(&mut EventBatch) ->
 
 /// Reads records from CSV. Which fields are missing altogether is for others to judge; none of them is an error.
 pub fn read_csv(input: &mut dyn Read, sink: &mut dyn FnMut(&mut EventBatch) -> Result<()>) -> Result<()> {
-    let budget = std::cell::Cell::new(MAX_RECORD);
-    let mut reader = csv::ReaderBuilder::new().from_reader(Metered { input, budget: &budget });
-    let columns = columns(reader.headers().map_err(csv_error)?)?;
+    let meter = Meter::default();
+    let mut reader = csv::ReaderBuilder::new().from_reader(Metered { input, meter: &meter });
+    let columns = columns(reader.headers().map_err(|e| csv_error(e, &meter))?)?;
     let mut batch = EventBatch::default();
     let mut csv =
         CsvRows { columns, shredder: Shredder::default(), processes: Processes::default(), others: Vec::new() };
     let mut row = csv::StringRecord::new();
     loop {
-        budget.set(MAX_RECORD);
-        if !reader.read_record(&mut row).map_err(csv_error)? {
+        meter.taken.set(0);
+        if !reader.read_record(&mut row).map_err(|e| csv_error(e, &meter))? {
             break;
         }
-        let line = row.position().map_or(0, csv::Position::line);
+        let line = meter.line(&row, reader.position());
         if let Err(halt) = csv.push(&row, line, &mut batch) {
             if !batch.is_empty() {
                 sink(&mut batch)?;
@@ -298,9 +301,8 @@ fn json_record<'a>(
     cur.enter(0)?;
     let mut first = true;
     while let Some(key) = cur.next_key(&mut first)? {
-        let known = key.as_str().filter(|k| FIELDS.contains(k));
-        is_ours |= known.is_some();
-        match known {
+        is_ours = is_ours || key.as_str().is_some_and(|k| FIELDS.contains(&k));
+        match key.as_str() {
             Some("process_id") => record.process = who(cur, "process_id")?,
             Some("op_type") => record.f = name(cur, batch, "op_type")?,
             Some("invoke_ts") => record.invoked = integer(cur, "invoke_ts")?,
@@ -308,7 +310,7 @@ fn json_record<'a>(
             Some("timeout_marker") => record.timed_out = json_flag(cur)?,
             _ => {
                 let value = shredder.field(cur, batch)?;
-                match known.and_then(|k| record.cell(k)) {
+                match key.as_str().and_then(|k| record.cell(k)) {
                     Some(cell) => *cell = value,
                     None => others.push((intern(batch, &other_name(&key))?, value)),
                 }
@@ -324,6 +326,9 @@ fn json_record<'a>(
 
 /// Of unknown fields with one name the last stays, if it is not null.
 fn keep_others(others: &mut Vec<(TextId, Cell)>) {
+    if others.is_empty() {
+        return;
+    }
     let mut extras: Vec<Extra> = others.drain(..).map(|(name, value)| Extra { row: 0, name, value }).collect();
     keep_last_of_each(&mut extras, 0);
     others.extend(extras.iter().filter(|e| e.value != Cell::Nil).map(|e| (e.name, e.value)));
@@ -394,7 +399,7 @@ impl CsvRows {
 }
 
 fn columns(header: &csv::StringRecord) -> Result<Vec<Column>> {
-    let mut seen = HashSet::new();
+    let mut seen = HashSet::default();
     let mut columns = Vec::with_capacity(header.len());
     for name in header {
         if !seen.insert(name) {
@@ -468,8 +473,9 @@ fn whole_json(text: &str, batch: &mut EventBatch, shredder: &mut Shredder) -> Op
     }
 }
 
-fn csv_error(e: csv::Error) -> ReadError {
-    let line = |pos: &Option<csv::Position>| pos.as_ref().map_or(Place::Whole, |p| Place::Line(p.line()));
+fn csv_error(e: csv::Error, meter: &Meter) -> ReadError {
+    let line =
+        |pos: &Option<csv::Position>| pos.as_ref().map_or(Place::Whole, |p| Place::Line(p.line() + meter.behind(p)));
     match e.kind() {
         csv::ErrorKind::Io(io) => ReadError::new(io.to_string()),
         csv::ErrorKind::Utf8 { pos, .. } => ReadError::new("not UTF-8").at(line(pos)).hint("CSV is read as UTF-8"),
@@ -482,21 +488,58 @@ fn csv_error(e: csv::Error) -> ReadError {
     }
 }
 
-/// Passes input on until the budget for a record is used up: an open quote would otherwise swallow the whole file.
+/// Passes input on, and knows of it what the CSV reader does not.
 struct Metered<'a> {
     input: &'a mut dyn Read,
-    budget: &'a std::cell::Cell<u64>,
+    meter: &'a Meter,
+}
+
+/// What was seen of the input of a CSV reader.
+#[derive(Default)]
+struct Meter {
+    /// Bytes since the last record: an open quote would otherwise swallow the whole file.
+    taken: std::cell::Cell<u64>,
+    /// The last byte before the first line feed, once there was one.
+    last: std::cell::Cell<Option<u8>>,
+    seen_line_end: std::cell::Cell<bool>,
+}
+
+impl Meter {
+    /// Do lines end in a carriage return and a line feed? The CSV reader ends a record at the first and counts a line
+    /// at the second, which it has not seen then: it is one line behind.
+    fn is_crlf(&self) -> bool {
+        self.seen_line_end.get() && self.last.get() == Some(b'\r')
+    }
+
+    /// How many lines the CSV reader is behind at this place.
+    fn behind(&self, at: &csv::Position) -> u64 {
+        u64::from(self.is_crlf() && at.byte() > 0)
+    }
+
+    /// The line on which a record begins. The reader's own answer does not know of blank lines before the record, and
+    /// counting back from where it is now goes one line too far when the last line has no end: the later one is right.
+    fn line(&self, row: &csv::StringRecord, now: &csv::Position) -> u64 {
+        let begun = row.position().map_or(0, |p| p.line() + self.behind(p));
+        let inner = memchr::memchr_iter(b'\n', row.as_slice().as_bytes()).count() as u64;
+        begun.max(now.line().saturating_sub(inner + u64::from(!self.is_crlf())))
+    }
 }
 
 impl Read for Metered<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.input.read(buf)?;
-        let left = self.budget.get().checked_sub(n as u64);
-        self.budget.set(
-            left.ok_or_else(|| {
-                io::Error::other("a record is longer than 128 MiB: a double quote that is not closed?")
-            })?,
-        );
+        let Meter { taken, last, seen_line_end } = self.meter;
+        if !seen_line_end.get() {
+            let bytes = buf.get(..n).unwrap_or_default();
+            let end = memchr::memchr(b'\n', bytes);
+            seen_line_end.set(end.is_some());
+            let before = bytes.get(..end.unwrap_or(n)).unwrap_or_default();
+            last.set(before.last().copied().or(last.get()));
+        }
+        taken.set(taken.get() + n as u64);
+        if taken.get() > MAX_RECORD {
+            return Err(io::Error::other("a record is longer than 128 MiB: a double quote that is not closed?"));
+        }
         Ok(n)
     }
 }

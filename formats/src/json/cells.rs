@@ -9,7 +9,7 @@ use super::cursor::{Cursor, Halt, Number, Parse, Text};
 use super::value;
 use crate::error::ReadError;
 use crate::event::{Cell, EventBatch, Mop, MopNames, STRING_MOPS, Span, TextId};
-use crate::value::Value;
+use crate::value::{MAX_DEPTH, Value, push_int};
 
 /// How much of a batch's arenas is in use, so that half a record can be taken back.
 #[derive(Clone, Copy)]
@@ -72,15 +72,60 @@ impl Shredder {
             },
             b'"' => self.string(cur, batch),
             b'[' => self.array(cur, batch, depth),
-            b'{' => match value::object(cur, depth)? {
-                (map, false) => self.text(&map, batch),
-                (_, true) => Err(Halt::Odd),
+            b'{' => match self.flat_object(cur, batch, depth) {
+                Err(Halt::Odd) => self.object(cur, batch, depth),
+                done => done,
             },
             _ => match cur.literal()? {
                 None => Ok(Cell::Nil),
                 Some(b) => Ok(Cell::Text(intern(batch, if b { "true" } else { "false" })?)),
             },
         }
+    }
+
+    fn object(&mut self, cur: &mut Cursor<'_>, batch: &mut EventBatch, depth: usize) -> Parse<Cell> {
+        match value::object(cur, depth)? {
+            (map, false) => self.text(&map, batch),
+            (_, true) => Err(Halt::Odd),
+        }
+    }
+
+    /// A map of plain strings to integers (the balances of a bank), or nothing consumed.
+    fn flat_object(&mut self, cur: &mut Cursor<'_>, batch: &mut EventBatch, depth: usize) -> Parse<Cell> {
+        if depth >= MAX_DEPTH {
+            return Err(Halt::Odd);
+        }
+        let mut ahead = cur.clone();
+        ahead.enter(depth)?;
+        let (mut entries, mut first) = (Vec::with_capacity(8), true);
+        while let Some(key) = ahead.next_key(&mut first)? {
+            match (key, ahead.peek()?) {
+                (Text::Raw(key), b'-' | b'0'..=b'9') if !key.as_bytes().contains(&0x7f) => match ahead.number()? {
+                    Number::Int(n) => entries.push((key, n)),
+                    _ => return Err(Halt::Odd),
+                },
+                _ => return Err(Halt::Odd),
+            }
+        }
+        if !entries.is_sorted_by(|a, b| a.0 < b.0) {
+            // Stable, so that the later of two equal keys comes last, and stays.
+            entries.sort_by_key(|&(key, _)| key);
+            entries.dedup_by(|later, kept| {
+                let is_same = later.0 == kept.0;
+                kept.1 = if is_same { later.1 } else { kept.1 };
+                is_same
+            });
+        }
+        *cur = ahead;
+        self.text.clear();
+        for (i, &(key, n)) in entries.iter().enumerate() {
+            self.text.push_str(if i == 0 { "{\"" } else { ", \"" });
+            self.text.push_str(key);
+            self.text.push_str("\" ");
+            push_int(&mut self.text, n);
+        }
+        self.text.push_str(if entries.is_empty() { "{}" } else { "}" });
+        Ok(Cell::Text(intern(batch, &self.text)?))
     }
 
     fn text(&mut self, value: &Value, batch: &mut EventBatch) -> Parse<Cell> {
@@ -262,23 +307,53 @@ mod tests {
         let direct = Shredder::default().field(&mut a, &mut fast).unwrap_or_else(|e| panic!("{json}: {e:?}"));
         let treed = general(&mut b, &mut slow).unwrap_or_else(|e| panic!("{json}: {e:?}"));
         assert!(a.at_end() && b.at_end());
-        assert_eq!((fast.ints.len(), fast.cells.len(), fast.mops.len()), (slow.ints.len(), slow.cells.len(), slow.mops.len()), "{json}");
+        assert_eq!(
+            (fast.ints.len(), fast.cells.len(), fast.mops.len()),
+            (slow.ints.len(), slow.cells.len(), slow.mops.len()),
+            "{json}"
+        );
         (resolved(&fast, direct), resolved(&slow, treed))
     }
 
     fn json() -> impl Strategy<Value = String> {
         let leaf = prop::sample::select(vec![
-            "1", "-7", "0", "null", "true", "1.5", "1e400", "12345678901234567890", "\"\"", "\"x\"", "\"\\u0072\"",
-            "\"\\ud800\"", "\"\\ud83d\\ude00\"", "\"\u{7f}\"", "\"r\"", "\"append\"", "{}", "{\"a\":[1,null]}", "[]",
-            "[ 1 , 2 ]", "{\"~edn\":\":r\"}", "{\"~edn\":\"#{2 1}\"}", "{\"~edn\":\"[\\\"r\\\" 1 2]\"}",
-            "{\"~edn\":\"[[:r 1 2]]\"}", "{\"~edn\":\"[[\\\"r\\\" 1 2]]\"}",
+            "1",
+            "-7",
+            "0",
+            "null",
+            "true",
+            "1.5",
+            "1e400",
+            "12345678901234567890",
+            "\"\"",
+            "\"x\"",
+            "\"\\u0072\"",
+            "\"\\ud800\"",
+            "\"\\ud83d\\ude00\"",
+            "\"\u{7f}\"",
+            "\"r\"",
+            "\"append\"",
+            "{}",
+            "{\"a\":[1,null]}",
+            "{\"b\":1,\"a\":-2, \"b\":3}",
+            "{\"\u{7f}\":1}",
+            "{\"a\":1,\"~edn\":7}",
+            "[]",
+            "[ 1 , 2 ]",
+            "{\"~edn\":\":r\"}",
+            "{\"~edn\":\"#{2 1}\"}",
+            "{\"~edn\":\"[\\\"r\\\" 1 2]\"}",
+            "{\"~edn\":\"[[:r 1 2]]\"}",
+            "{\"~edn\":\"[[\\\"r\\\" 1 2]]\"}",
         ])
         .prop_map(String::from);
-        let name = prop::sample::select(vec!["\"r\"", "\"w\"", "\"append\"", "\"\\u0072\"", "\"z\"", "{\"~edn\":\":r\"}"]);
+        let name =
+            prop::sample::select(vec!["\"r\"", "\"w\"", "\"append\"", "\"\\u0072\"", "\"z\"", "{\"~edn\":\":r\"}"]);
         leaf.prop_recursive(4, 40, 5, move |inner| {
             let array = prop::collection::vec(inner.clone(), 0..5).prop_map(|v| format!("[{}]", v.join(",")));
             let mop = (name.clone(), inner.clone(), inner.clone()).prop_map(|(f, k, v)| format!("[{f},{k}, {v}]"));
-            let txn = prop::collection::vec(prop_oneof![9 => mop, 1 => inner], 1..4).prop_map(|v| format!("[{}]", v.join(" ,")));
+            let txn = prop::collection::vec(prop_oneof![9 => mop, 1 => inner], 1..4)
+                .prop_map(|v| format!("[{}]", v.join(" ,")));
             prop_oneof![array, txn]
         })
     }

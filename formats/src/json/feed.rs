@@ -203,6 +203,8 @@ fn at_end(window: &Window, shape: Shape, line: u64) -> Result<()> {
     let rest = window.text().0;
     let rest = rest.strip_prefix('\u{feff}').filter(|_| shape == Shape::Start).unwrap_or(rest);
     let is_blank = rest.bytes().all(|b| b.is_ascii_whitespace());
+    let blank = rest.bytes().take_while(u8::is_ascii_whitespace);
+    let line = line + blank.filter(|&b| b == b'\n').count() as u64;
     match shape {
         Shape::Start | Shape::Lines | Shape::End if is_blank => Ok(()),
         _ => {

@@ -11,6 +11,7 @@
 //! Cost: linear in the text; recursion is bounded by [`MAX_DEPTH`].
 
 use super::cursor::{Cursor, Halt, Number, Parse, Text};
+use crate::edn;
 use crate::error::{Place, ReadError, Result};
 use crate::value::{MAX_DEPTH, Value, push_int};
 
@@ -192,7 +193,7 @@ pub(crate) fn object(cur: &mut Cursor<'_>, depth: usize) -> Parse<(Value, bool)>
 
 fn unwrap_edn(text: &str, cur: &Cursor<'_>, depth: usize) -> Parse<Value> {
     let value =
-        parse_edn(text).map_err(|e| cur.bad(format!("the EDN text in {EDN_KEY:?} is wrong: {}", e.what), &e.hint))?;
+        edn::parse(text).map_err(|e| cur.bad(format!("the EDN text in {EDN_KEY:?} is wrong: {}", e.what), &e.hint))?;
     if depth + nesting(&value) > MAX_DEPTH {
         return Err(cur.too_deep());
     }
@@ -207,10 +208,6 @@ fn nesting(value: &Value) -> usize {
         Value::Tagged(_, value) => 1 + nesting(value),
         _ => 0,
     }
-}
-
-fn parse_edn(_text: &str) -> Result<Value> {
-    Err(ReadError::new("no EDN yet"))
 }
 
 #[cfg(test)]
@@ -271,7 +268,15 @@ mod tests {
 
     #[test]
     fn what_json_can_say_is_said_in_json() {
-        for json in ["null", "[1,-2,12345678901234567890]", "{\"a\":{\"b\":1.5}}", "\"\\ud800x\"", "-0.0", "1e300", "{\"~edn\":5}"] {
+        for json in [
+            "null",
+            "[1,-2,12345678901234567890]",
+            "{\"a\":{\"b\":1.5}}",
+            "\"\\ud800x\"",
+            "-0.0",
+            "1e300",
+            "{\"~edn\":5}",
+        ] {
             assert_eq!(to_json(&from_json(json).unwrap()), json);
         }
     }
@@ -307,7 +312,12 @@ mod tests {
         assert!(from_json(&nest(MAX_DEPTH, "")).is_ok());
         assert!(from_json(&nest(MAX_DEPTH, "{\"~edn\":\":k\"}")).is_ok());
         assert!(from_json(&nest(MAX_DEPTH - 1, "{\"~edn\":\"#{1}\"}")).is_ok());
-        for json in [nest(MAX_DEPTH + 1, ""), nest(MAX_DEPTH, "{}"), nest(MAX_DEPTH, "{\"~edn\":\"#{1}\"}"), "[".repeat(1 << 20)] {
+        for json in [
+            nest(MAX_DEPTH + 1, ""),
+            nest(MAX_DEPTH, "{}"),
+            nest(MAX_DEPTH, "{\"~edn\":\"#{1}\"}"),
+            "[".repeat(1 << 20),
+        ] {
             assert!(from_json(&json).unwrap_err().what.contains("nest deeper"));
         }
         assert!(from_json(&"{\"a\":".repeat(1 << 20)).unwrap_err().what.contains("nest deeper"));
