@@ -2,9 +2,11 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod edn;
 pub mod error;
 pub mod event;
 pub mod json;
+pub mod listing;
 pub mod schema;
 pub mod text;
 pub mod value;
