@@ -11,9 +11,11 @@ pub mod event;
 pub mod faults;
 pub mod history;
 pub mod jepsen;
+pub mod json;
 pub mod listing;
 mod order;
 pub mod peers;
+pub mod schema;
 pub mod text;
 pub mod value;
 
