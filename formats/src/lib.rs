@@ -13,12 +13,16 @@ pub mod history;
 pub mod jepsen;
 pub mod json;
 pub mod listing;
+pub mod notation;
+pub mod open;
 mod order;
 pub mod peers;
 pub mod schema;
 pub mod text;
 pub mod value;
+pub mod write;
 
 pub use error::{Place, ReadError, Result};
 pub use history::History;
+pub use open::Format;
 pub use value::Value;

@@ -62,6 +62,30 @@ pub fn read(input: &mut dyn Read, sink: &mut dyn FnMut(&mut EventBatch) -> Resul
     shard.hand_over(&mut *sink)
 }
 
+/// What kind of listing a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Jepsen's `history.txt`: every line is an event.
+    HistoryTxt,
+    /// The log of the process that ran the test: events behind prefixes, and other lines.
+    ProcessLog,
+}
+
+/// Tells a listing by its beginning: the first event among the first lines, and whether something stands before it.
+pub fn sniff(head: &[u8]) -> Option<Shape> {
+    let opens_form = matches!(head.trim_ascii_start().first(), Some(b'{' | b'[' | b'(' | b'#' | b';'));
+    if opens_form {
+        return None;
+    }
+    for line in head.split(|&b| b == b'\n').take(1000).filter(|line| !line.trim_ascii().is_empty()) {
+        if let Some(operation) = operation(line.trim_ascii_end()) {
+            let alone = line.starts_with(operation.process);
+            return Some(if alone { Shape::HistoryTxt } else { Shape::ProcessLog });
+        }
+    }
+    None
+}
+
 /// A line that tells of an event.
 struct Operation<'a> {
     process: &'a [u8],

@@ -14,6 +14,9 @@ use crate::build::{BuildOptions, HistoryBuilder, Lift};
 use crate::error::{ReadError, Result};
 use crate::event::EventBatch;
 use crate::history::History;
+use crate::jepsen::store::Source;
+use crate::listing;
+use crate::schema;
 use crate::peers::detect::PeerFormat;
 use crate::peers::{Facts, awdit, chronos, cobra, dbcop, plume};
 
@@ -155,8 +158,17 @@ fn directory(path: &Path, options: &OpenOptions, progress: Progress<'_>) -> Resu
         return build(cobra, options, |sink| cobra::read(path, sink).map(note));
     }
     let store = crate::jepsen::store::locate(path)?;
-    let found = store.history.clone();
-    file(&found, options, progress).map_err(|e| e.in_file(&found.display().to_string()))
+    let Some(source) = store.history() else {
+        return Err(ReadError::new("there is no history here"));
+    };
+    let format = match source {
+        Source::Edn(_) => Format::Edn,
+        Source::Jepsen(_) => Format::Jepsen,
+        Source::Fressian(_) => Format::Fressian,
+        Source::Listing(_) => Format::HistoryTxt,
+    };
+    let options = OpenOptions { format: options.format.or(Some(format)), ..options.clone() };
+    file(source.path(), &options, progress).map_err(|e| e.in_file(&source.path().display().to_string()))
 }
 
 fn file(path: &Path, options: &OpenOptions, progress: Progress<'_>) -> Result<History> {
@@ -265,17 +277,17 @@ pub fn detect(head: &[u8]) -> Result<Format> {
     if let Some(peer) = crate::peers::detect::sniff(head) {
         return Ok(Format::Peer(peer));
     }
-    if let Some(json) = crate::json::sniff(head) {
-        return Ok(match json {
-            crate::json::Shape::Jepsen => Format::Json,
-            crate::json::Shape::Schema => Format::Schema,
-            crate::json::Shape::SchemaCsv => Format::Csv,
+    if let Some(shape) = crate::json::sniff::sniff(head) {
+        return Ok(match shape {
+            crate::json::sniff::Shape::Events => Format::Json,
+            crate::json::sniff::Shape::Records => Format::Schema,
+            crate::json::sniff::Shape::Csv => Format::Csv,
         });
     }
-    if let Some(listing) = crate::listing::sniff(head) {
-        return Ok(match listing {
-            crate::listing::Shape::HistoryTxt => Format::HistoryTxt,
-            crate::listing::Shape::ProcessLog => Format::ProcessLog,
+    if let Some(shape) = listing::sniff(head) {
+        return Ok(match shape {
+            listing::Shape::HistoryTxt => Format::HistoryTxt,
+            listing::Shape::ProcessLog => Format::ProcessLog,
         });
     }
     let text = std::str::from_utf8(head).or_else(|e| {
@@ -324,11 +336,11 @@ fn text(format: Format, input: &mut dyn Read, options: &OpenOptions) -> Result<H
     let threads = if options.threads == 0 { rayon::current_num_threads() } else { options.threads };
     build(format, options, |sink| {
         match format {
-            Format::Edn => crate::edn::read(input, threads, sink)?,
-            Format::Json => crate::json::read(input, threads, sink)?,
-            Format::HistoryTxt | Format::ProcessLog => crate::listing::read(input, sink)?,
-            Format::Schema => crate::schema::read_jsonl(input, sink)?,
-            Format::Csv => crate::schema::read_csv(input, sink)?,
+            Format::Edn => crate::edn::events::read(input, threads, sink)?,
+            Format::Json => crate::json::events::read(input, threads, sink)?,
+            Format::HistoryTxt | Format::ProcessLog => listing::read(input, sink)?,
+            Format::Schema => schema::read_jsonl(input, sink)?,
+            Format::Csv => schema::read_csv(input, sink)?,
             Format::Peer(PeerFormat::Plume) => return plume::read(input, sink).map(note),
             Format::Peer(PeerFormat::Awdit) => return awdit::read(input, sink).map(note),
             Format::Peer(PeerFormat::Cobra) => {
@@ -348,8 +360,8 @@ fn mapped(format: Format, map: Mmap, options: &OpenOptions) -> Result<History> {
         }
         Format::Parquet => crate::columnar::read_parquet(Arc::new(map), options.threads),
         Format::Jepsen => build(format, options, |sink| {
-            let summary = crate::jepsen::read(&map, sink)?;
-            Ok(summary.torn)
+            let torn = crate::jepsen::read(&map, sink)?.torn;
+            Ok(torn.map(|t| format!("the file is torn: read up to byte {}, {} events beyond its last index", t.at, t.recovered)))
         }),
         Format::Fressian => build(format, options, |sink| crate::jepsen::read_fressian(&map, sink).map(|_| None)),
         Format::Peer(PeerFormat::Chronos) => build(format, options, |sink| chronos::read(&map, sink).map(note)),

@@ -6,7 +6,8 @@
 //!
 //! | Record | Completion |
 //! |---|---|
-//! | `timeout_marker` true | `info`, at `complete_ts` if there is one; an `output` is kept |
+//! | a further field `status` says `ok`, `fail`, `info` or `pending` | what it says: our writer adds it where the rest is not clear |
+//! | else `timeout_marker` true | `info`, at `complete_ts` if there is one; an `output` is kept |
 //! | else `error` not null | `fail` |
 //! | else `complete_ts` null | none: pending |
 //! | else | `ok` |
@@ -171,8 +172,10 @@ impl<'a> Record<'a> {
     }
 
     /// What completed it; `None` while it is pending.
-    fn completion(&self) -> Option<EventType> {
-        if self.timed_out {
+    fn completion(&self, said: Option<Said>) -> Option<EventType> {
+        if let Some(said) = said {
+            said.0
+        } else if self.timed_out {
             Some(EventType::Info)
         } else if self.error != Cell::Nil {
             Some(EventType::Fail)
@@ -184,7 +187,8 @@ impl<'a> Record<'a> {
     /// Pushes its events. Nothing can fail any more but the text pool, which is why the events come last.
     fn push(&self, others: &[(TextId, Cell)], processes: &mut Processes, batch: &mut EventBatch) -> Parse<()> {
         let (process, alias) = processes.assign(&self.process, batch)?;
-        let mut completion = self.completion();
+        let said = others.iter().find_map(|&(name, cell)| Said::of(name, cell, batch));
+        let mut completion = self.completion(said);
         let mut kind = EventType::Invoke;
         if matches!(process, Process::Actor(_)) {
             kind = EventType::Info;
@@ -223,8 +227,28 @@ impl<'a> Record<'a> {
                 late.push((intern(batch, name)?, cell));
             }
         }
-        late.extend_from_slice(others);
+        late.extend(others.iter().filter(|&&(name, cell)| Said::of(name, cell, batch).is_none()));
         Ok(late)
+    }
+}
+
+/// What a further field `status` says: the type of the completion, or that there is none.
+#[derive(Clone, Copy)]
+struct Said(Option<EventType>);
+
+impl Said {
+    fn of(name: TextId, cell: Cell, batch: &EventBatch) -> Option<Said> {
+        let Cell::Text(text) = cell else { return None };
+        if batch.texts.get(name) != "status" {
+            return None;
+        }
+        match batch.texts.get(text) {
+            "\"ok\"" => Some(Said(Some(EventType::Ok))),
+            "\"fail\"" => Some(Said(Some(EventType::Fail))),
+            "\"info\"" => Some(Said(Some(EventType::Info))),
+            "\"pending\"" => Some(Said(None)),
+            _ => None,
+        }
     }
 }
 
@@ -444,6 +468,13 @@ fn csv_flag(text: &str) -> Parse<bool> {
 }
 
 /// The value in a CSV cell that is not empty; see the module for the rules.
+/// Does a CSV cell with this text stand for the string that it shows?
+pub(crate) fn is_bare_string(text: &str) -> bool {
+    let mut batch = EventBatch::default();
+    let cell = csv_cell(text, &mut batch, &mut Shredder::default());
+    !text.is_empty() && matches!(cell, Ok(Cell::Text(id)) if batch.texts.get(id) == Value::str(text).to_edn())
+}
+
 fn csv_cell(text: &str, batch: &mut EventBatch, shredder: &mut Shredder) -> Parse<Cell> {
     if let Some(n) = canonical_int(text) {
         return Ok(Cell::Int(n));

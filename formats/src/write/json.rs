@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use crate::columns::{ListRef, Scalar, ValueRef};
 use crate::event::STRING_MOPS;
 use crate::history::{History, KeyForm, OpRef, Order, Side, Status, is_read};
-use crate::json::write_edn_as_json;
+use crate::json::value::{write_json, write_json_str as string_json};
 use crate::value::push_int;
 
 /// Writes a history as JSON Lines. O(bytes written); memory: the operations open at once.
@@ -167,5 +167,14 @@ pub(super) fn scalar(history: &History, s: Scalar, out: &mut String) {
 
 /// A string as JSON.
 pub(super) fn string(s: &str, out: &mut String) {
-    crate::json::write_string(s, out);
+    string_json(s, out);
+}
+
+/// A value given as EDN text, as JSON.
+pub(super) fn write_edn_as_json(edn: &str, out: &mut String) {
+    match crate::edn::parse(edn) {
+        Ok(value) => write_json(&value, out),
+        // Texts of a history are EDN; should one not be, it is kept as the string that it is.
+        Err(_) => string(edn, out),
+    }
 }

@@ -6,34 +6,19 @@
 
 use std::io::Write;
 
-use super::json::{op_value, scalar, string};
+use super::json::{op_value, scalar, string, write_edn_as_json};
 use crate::columns::Scalar;
 use crate::error::{ReadError, Result};
 use crate::history::{History, KeyForm, OpRef, Status};
-use crate::json::write_edn_as_json;
+use crate::schema::{FIELDS, is_bare_string};
 use crate::value::push_int;
-
-/// Columns, in order.
-const FIELDS: [&str; 11] = [
-    "op_id",
-    "process_id",
-    "invoke_ts",
-    "complete_ts",
-    "op_type",
-    "key",
-    "input",
-    "output",
-    "error",
-    "timeout_marker",
-    "node_seen",
-];
 
 /// Writes a history as JSON Lines of records.
 ///
 /// # Errors
 /// When it has no times, or writing fails.
 pub fn write_jsonl(history: &History, out: &mut dyn Write) -> Result<()> {
-    needs_times(history)?;
+    check(history)?;
     let mut line = String::new();
     for op in history.ops() {
         line.clear();
@@ -57,8 +42,8 @@ pub fn write_jsonl(history: &History, out: &mut dyn Write) -> Result<()> {
 /// # Errors
 /// When it has no times, or writing fails.
 pub fn write_csv(history: &History, out: &mut dyn Write) -> Result<()> {
-    needs_times(history)?;
-    let mut header: Vec<String> = FIELDS.iter().map(|f| f.to_string()).chain(["fault_epoch".into()]).collect();
+    check(history)?;
+    let mut header: Vec<String> = FIELDS.iter().map(|f| f.to_string()).collect();
     for op in history.ops() {
         for (name, _) in record(history, &op) {
             if !header.contains(&name) {
@@ -71,7 +56,10 @@ pub fn write_csv(history: &History, out: &mut dyn Write) -> Result<()> {
     csv.write_record(&header).map_err(cannot)?;
     for op in history.ops() {
         let record = record(history, &op);
-        let cell = |name: &String| record.iter().find(|(n, _)| n == name).map_or(String::new(), |(_, json)| csv_cell(json));
+        let cell = |name: &String| match name.as_str() {
+            "op_type" => op.f().unwrap_or_default().to_string(),
+            _ => record.iter().find(|(n, _)| n == name).map_or(String::new(), |(_, json)| csv_cell(json)),
+        };
         csv.write_record(header.iter().map(cell)).map_err(cannot)?;
     }
     csv.flush()?;
@@ -85,15 +73,23 @@ fn csv_cell(json: &str) -> String {
     }
     let inner = json.strip_prefix('"').and_then(|j| j.strip_suffix('"'));
     match inner {
-        Some(bare) if crate::schema::is_bare_string(bare) && !bare.contains('\\') => bare.to_string(),
+        Some(bare) if is_bare_string(bare) && !bare.contains('\\') => bare.to_string(),
         _ => json.to_string(),
     }
 }
 
-fn needs_times(history: &History) -> Result<()> {
-    let Some(op) = history.ops().find(|op| op.invoke_time().is_none()) else { return Ok(()) };
-    Err(ReadError::new(format!("the default schema orders operations by time, and operation {} has none", op.index()))
-        .hint("convert to edn, jsonl, parquet or arrow instead"))
+/// Refuses what the schema cannot say.
+fn check(history: &History) -> Result<()> {
+    let other = "convert to edn, jsonl, parquet or arrow instead";
+    if let Some(op) = history.ops().find(|op| op.invoke_time().is_none()) {
+        let what = format!("the default schema orders operations by time, and operation {} has none", op.index());
+        return Err(ReadError::new(what).hint(other));
+    }
+    if let Some(op) = history.ops().find(|op| op.actor().is_some_and(|a| a != "nemesis")) {
+        let what = format!("the default schema has clients and the nemesis, and operation {} is neither's", op.index());
+        return Err(ReadError::new(what).hint(other));
+    }
+    Ok(())
 }
 
 /// The fields of an operation, each as JSON text.
