@@ -96,6 +96,7 @@ enum Slot {
 #[derive(Clone, Copy, Debug)]
 struct OpenOp {
     row: u64,
+    f: u16,
     place: u64,
     index: i64,
 }
@@ -325,7 +326,7 @@ impl HistoryBuilder {
             self.touching.entry(p).or_default().push_back((next, e.time));
             return Ok(());
         }
-        self.double_invoke(p, open, OpenOp { row: u64::MAX, place: e.place, index: e.index })?;
+        self.double_invoke(p, open, OpenOp { row: u64::MAX, f: e.f, place: e.place, index: e.index })?;
         self.abandon(open);
         let open = self.begin(e, remap, Some(p), NO_CODE, true, extras)?;
         self.set_open(p, Some(open))
@@ -340,13 +341,11 @@ impl HistoryBuilder {
 
     fn double_invoke(&mut self, p: i64, open: OpenOp, next: OpenOp) -> Result<()> {
         self.malformed(next.place, "a process invokes while its operation is open", |this| {
-            let f =
-                |op: OpenOp| if op.row == u64::MAX { "an operation" } else { this.function_name(this.f_of(op.row)) };
             format!(
                 "process {p} invokes {} (index {}) but its {} (index {}, {}) has not completed",
-                f(next),
+                this.function_name(next.f),
                 next.index,
-                f(open),
+                this.function_name(open.f),
                 open.index,
                 this.place(open.place),
             )
@@ -416,7 +415,7 @@ impl HistoryBuilder {
         extras: std::ops::Range<usize>,
     ) -> Result<()> {
         let open = self.actors.remove(&actor);
-        let closes = kind != EventType::Invoke && open.is_some_and(|o| self.f_of(o.row) == e.f);
+        let closes = kind != EventType::Invoke && open.is_some_and(|o| o.f == e.f);
         if let (true, Some(open)) = (closes, open) {
             return self.complete(e, remap, open, kind, extras);
         }
@@ -484,7 +483,7 @@ impl HistoryBuilder {
             chunk.input[r] = Cell::Text(text);
         }
         self.fields(e, remap, row, extras, true)?;
-        Ok(OpenOp { row, place: e.place, index: e.index })
+        Ok(OpenOp { row, f: e.f, place: e.place, index: e.index })
     }
 
     /// Writes a completion beside its invocation.
@@ -497,14 +496,13 @@ impl HistoryBuilder {
         extras: std::ops::Range<usize>,
     ) -> Result<()> {
         let (at, r) = (open.row as usize / CHUNK_ROWS, open.row as usize % CHUNK_ROWS);
-        let f = self.f_of(open.row);
-        if e.f != NO_CODE && e.f != f {
+        if e.f != NO_CODE && e.f != open.f {
             self.malformed(e.place, "a completion whose :f differs from its invocation's", |this| {
                 format!(
                     "{} (index {}) completes {} (index {}, {})",
                     this.function_name(e.f),
                     e.index,
-                    this.function_name(f),
+                    this.function_name(open.f),
                     open.index,
                     this.place(open.place)
                 )
@@ -802,13 +800,6 @@ impl HistoryBuilder {
 
     fn function_name(&self, f: u16) -> &str {
         if f == NO_CODE { "an operation" } else { self.shared.functions.get(u32::from(f)) }
-    }
-
-    fn f_of(&self, row: u64) -> u16 {
-        match &self.chunks[row as usize / CHUNK_ROWS] {
-            Slot::Open(chunk) => chunk.f[row as usize % CHUNK_ROWS],
-            Slot::Sealed(chunk) => chunk.f.value(row as usize % CHUNK_ROWS),
-        }
     }
 
     fn open_row(&mut self, row: u64) -> Result<(&mut OpenChunk, usize)> {

@@ -47,7 +47,8 @@ pub fn events(text: &str) -> Result<EventBatch> {
     let mut open: HashMap<String, (Option<TextId>, Cell)> = HashMap::new();
     for (i, line) in text.lines().enumerate() {
         for part in line.split(" / ").map(str::trim).filter(|p| !p.is_empty() && !p.starts_with('#')) {
-            let event = event(part, i as u64 + 1, &mut batch, &mut open).map_err(|e| e.at(Place::Line(i as u64 + 1)))?;
+            let event =
+                event(part, i as u64 + 1, &mut batch, &mut open).map_err(|e| e.at(Place::Line(i as u64 + 1)))?;
             batch.push(event);
         }
     }

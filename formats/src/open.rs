@@ -16,9 +16,9 @@ use crate::event::EventBatch;
 use crate::history::History;
 use crate::jepsen::store::Source;
 use crate::listing;
-use crate::schema;
 use crate::peers::detect::PeerFormat;
 use crate::peers::{Facts, awdit, chronos, cobra, dbcop, plume};
+use crate::schema;
 
 /// A way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -361,7 +361,9 @@ fn mapped(format: Format, map: Mmap, options: &OpenOptions) -> Result<History> {
         Format::Parquet => crate::columnar::read_parquet(Arc::new(map), options.threads),
         Format::Jepsen => build(format, options, |sink| {
             let torn = crate::jepsen::read(&map, sink)?.torn;
-            Ok(torn.map(|t| format!("the file is torn: read up to byte {}, {} events beyond its last index", t.at, t.recovered)))
+            Ok(torn.map(|t| {
+                format!("the file is torn: read up to byte {}, {} events beyond its last index", t.at, t.recovered)
+            }))
         }),
         Format::Fressian => build(format, options, |sink| crate::jepsen::read_fressian(&map, sink).map(|_| None)),
         Format::Peer(PeerFormat::Chronos) => build(format, options, |sink| chronos::read(&map, sink).map(note)),

@@ -49,7 +49,9 @@ fn indexed(rows: &[(i64, i64, EventType, i64, &str)]) -> Result<History> {
 
 #[test]
 fn each_completion_finds_the_open_operation_of_its_process() {
-    let h = history("invoke 0 write 1 / invoke 1 read / ok 1 read 1 / fail 0 / invoke 1 read / info 1 / invoke 2 write 9").unwrap();
+    let h =
+        history("invoke 0 write 1 / invoke 1 read / ok 1 read 1 / fail 0 / invoke 1 read / info 1 / invoke 2 write 9")
+            .unwrap();
     assert_eq!(statuses(&h), [Status::Fail, Status::Ok, Status::Info, Status::Pending]);
     assert_eq!(h.op(0).complete_index(), Some(3));
     assert_eq!(h.op(1).output(), ValueRef::Int(1));
@@ -60,7 +62,10 @@ fn each_completion_finds_the_open_operation_of_its_process() {
 #[test]
 fn malformed_histories_are_refused_with_both_operations_named() {
     let e = error("invoke 0 write 1\ninvoke 0 read");
-    assert!(e.contains("line 2") && e.contains("process 0 invokes read (index 1)") && e.contains("write (index 0, line 1)"), "{e}");
+    assert!(
+        e.contains("line 2") && e.contains("process 0 invokes read (index 1)") && e.contains("write (index 0, line 1)"),
+        "{e}"
+    );
     let e = error("invoke 0 write 1 / ok 0\nok 0 write 1");
     assert!(e.contains("line 2") && e.contains("a completion without an invocation"), "{e}");
     let e = error("invoke 0 write 1\nok 0 read 1");
@@ -83,10 +88,12 @@ fn indices_must_rise() {
 #[test]
 fn operations_of_one_process_may_touch_in_time_where_invocations_come_first() {
     use EventType::{Invoke, Ok};
-    let touching = [(0, 1, Invoke, 0, "write"), (1, 5, Invoke, 0, "read"), (2, 5, Ok, 0, "write"), (3, 9, Ok, 0, "read")];
+    let touching =
+        [(0, 1, Invoke, 0, "write"), (1, 5, Invoke, 0, "read"), (2, 5, Ok, 0, "write"), (3, 9, Ok, 0, "read")];
     let h = indexed(&touching).unwrap();
     assert_eq!((h.op(0).complete_index(), h.op(1).complete_index()), (Some(2), Some(3)));
-    let overlapping = [(0, 1, Invoke, 0, "write"), (1, 4, Invoke, 0, "read"), (2, 5, Ok, 0, "write"), (3, 9, Ok, 0, "read")];
+    let overlapping =
+        [(0, 1, Invoke, 0, "write"), (1, 4, Invoke, 0, "read"), (2, 5, Ok, 0, "write"), (3, 9, Ok, 0, "read")];
     assert!(indexed(&overlapping).expect_err("overlaps").to_string().contains("process 0 invokes read (index 1)"));
     assert!(indexed(&touching[..2]).expect_err("never completes").to_string().contains("has not completed"));
 }
@@ -96,7 +103,11 @@ fn lenient_repairs_and_says_what() {
     let h = with("invoke 0 write 1 / invoke 0 read / ok 0 read 1 / ok 5 read 2", |o| o.lenient = true).unwrap();
     assert_eq!(statuses(&h), [Status::Pending, Status::Ok]);
     assert_eq!(h.meta().repairs.len(), 2);
-    assert!(h.meta().repairs.iter().any(|r| r.contains("a completion without an invocation: 1 (first at line 1)")), "{:?}", h.meta().repairs);
+    assert!(
+        h.meta().repairs.iter().any(|r| r.contains("a completion without an invocation: 1 (first at line 1)")),
+        "{:?}",
+        h.meta().repairs
+    );
 }
 
 #[test]
@@ -110,7 +121,10 @@ fn keys_are_lifted_where_every_client_value_is_a_pair_and_reads_are_keyed() {
     assert_eq!(h.op(1).output(), ValueRef::Int(5));
     assert_eq!(h.op(2).input().elements().unwrap().as_ints(), Some(&[3, 4][..]));
     let index = h.key_index();
-    assert_eq!((index.keys(), index.rows(0), index.rows(1)), (&[Scalar::Int(1), Scalar::Int(2)][..], &[0, 1][..], &[2][..]));
+    assert_eq!(
+        (index.keys(), index.rows(0), index.rows(1)),
+        (&[Scalar::Int(1), Scalar::Int(2)][..], &[0, 1][..], &[2][..])
+    );
     assert!(edn(&h).contains(":f :cas, :value [2 [3 4]]"), "{}", edn(&h));
     let left = with(text, |o| o.lift = Lift::Never).unwrap();
     assert_eq!(left.meta().keys, KeyForm::None);
@@ -147,7 +161,10 @@ fn pairs_in_chunks_long_sealed_are_put_together_again() {
 
 #[test]
 fn a_bare_nil_stays_apart_from_a_keyed_one() {
-    let h = with("invoke 0 read [1 nil] / info 0 read nil / invoke 1 read [1 nil] / ok 1 read [1 nil]", |o| o.lift = Lift::Always).unwrap();
+    let h = with("invoke 0 read [1 nil] / info 0 read nil / invoke 1 read [1 nil] / ok 1 read [1 nil]", |o| {
+        o.lift = Lift::Always
+    })
+    .unwrap();
     let text = edn(&h);
     assert!(text.contains(":type :info, :process 0, :f :read, :value nil"), "{text}");
     assert!(text.contains(":type :ok, :process 1, :f :read, :value [1 nil]"), "{text}");
@@ -216,7 +233,8 @@ fn without_indices_times_that_contradict_the_order_decide() {
 
 #[test]
 fn operations_that_touch_at_a_point_count_as_concurrent() {
-    let h = with("invoke 0 write 1 @10 / ok 0 @20 / invoke 1 read @20 / ok 1 read nil @30", |o| o.by_time = true).unwrap();
+    let h =
+        with("invoke 0 write 1 @10 / ok 0 @20 / invoke 1 read @20 / ok 1 read nil @30", |o| o.by_time = true).unwrap();
     let (write, read) = (h.op(0), h.op(1));
     assert!(read.index() < write.complete_index().unwrap());
 }

@@ -109,9 +109,22 @@ fn record(history: &History, op: &OpRef<'_>) -> Vec<(String, String)> {
         ("invoke_ts".into(), int(op.invoke_time())),
         ("complete_ts".into(), int(op.complete_time())),
         ("op_type".into(), text(op.f())),
-        ("key".into(), if op.key() == Scalar::Nil { "null".into() } else { json(&|out| scalar(history, op.key(), out)) }),
-        ("input".into(), json(&|out| if tuple { super::json::value(history, op.input(), out) } else { op_value(history, op, true, out) })),
-        ("output".into(), json(&|out| if tuple { super::json::value(history, op.output(), out) } else { op_value(history, op, false, out) })),
+        (
+            "key".into(),
+            if op.key() == Scalar::Nil { "null".into() } else { json(&|out| scalar(history, op.key(), out)) },
+        ),
+        (
+            "input".into(),
+            json(&|out| {
+                if tuple { super::json::value(history, op.input(), out) } else { op_value(history, op, true, out) }
+            }),
+        ),
+        (
+            "output".into(),
+            json(&|out| {
+                if tuple { super::json::value(history, op.output(), out) } else { op_value(history, op, false, out) }
+            }),
+        ),
         ("error".into(), edn(op.error())),
         ("timeout_marker".into(), op.status().is_unknown().to_string()),
         ("node_seen".into(), text(op.node())),
