@@ -1029,11 +1029,8 @@ impl OpenChunk {
             Cell::Nil => out.push_str("nil"),
             Cell::Int(n) => crate::value::push_int(out, n),
             Cell::Text(id) => out.push_str(shared.texts.get(id)),
-            Cell::List(span) => crate::event::write_ints(out, '[', &self.ints[span.range()], ']'),
-            Cell::Set(span) => {
-                out.push('#');
-                crate::event::write_ints(out, '{', &self.ints[span.range()], '}');
-            }
+            Cell::List(span) => crate::event::write_ints(out, "[", &self.ints[span.range()], "]"),
+            Cell::Set(span) => crate::event::write_ints(out, "#{", &self.ints[span.range()], "}"),
             Cell::Seq(span) => {
                 out.push('[');
                 for (i, &c) in self.cells[span.range()].iter().enumerate() {

@@ -337,11 +337,8 @@ impl EventBatch {
             Cell::Nil => out.push_str("nil"),
             Cell::Int(n) => push_int(out, n),
             Cell::Text(id) => out.push_str(self.texts.get(id)),
-            Cell::List(span) => write_ints(out, '[', &self.ints[span.range()], ']'),
-            Cell::Set(span) => {
-                out.push('#');
-                write_ints(out, '{', &self.ints[span.range()], '}');
-            }
+            Cell::List(span) => write_ints(out, "[", &self.ints[span.range()], "]"),
+            Cell::Set(span) => write_ints(out, "#{", &self.ints[span.range()], "}"),
             Cell::Seq(span) => {
                 out.push('[');
                 for (i, &c) in self.cells[span.range()].iter().enumerate() {
@@ -380,15 +377,20 @@ fn mop_name(value: &Value, names: MopNames) -> Option<&str> {
 }
 
 /// Appends integers between brackets.
-pub(crate) fn write_ints(out: &mut String, open: char, ints: &[i64], close: char) {
-    out.push(open);
+pub(crate) fn write_ints(out: &mut String, open: &str, ints: &[i64], close: &str) {
+    write_joined(out, ints, (open, " ", close));
+}
+
+/// Appends integers with what opens, parts and closes them.
+pub(crate) fn write_joined(out: &mut String, ints: &[i64], (open, between, close): (&str, &str, &str)) {
+    out.push_str(open);
     for (i, &n) in ints.iter().enumerate() {
         if i > 0 {
-            out.push(' ');
+            out.push_str(between);
         }
         push_int(out, n);
     }
-    out.push(close);
+    out.push_str(close);
 }
 
 #[cfg(test)]

@@ -437,15 +437,14 @@ impl Shared {
 
     pub(crate) fn write_value(&self, v: ValueRef<'_>, out: &mut String) {
         let (open, list, close) = match v {
-            ValueRef::List(l) => ("[", l, ']'),
-            ValueRef::Set(l) => ("#{", l, '}'),
+            ValueRef::List(l) => ("[", l, "]"),
+            ValueRef::Set(l) => ("#{", l, "}"),
             ValueRef::Nil => return out.push_str("nil"),
             ValueRef::Int(n) => return push_int(out, n),
             ValueRef::Text(t) => return out.push_str(self.texts.get(t)),
         };
         if let Some(ints) = list.as_ints() {
-            out.push_str(&open[..open.len() - 1]);
-            return write_ints(out, if close == ']' { '[' } else { '{' }, ints, close);
+            return write_ints(out, open, ints, close);
         }
         out.push_str(open);
         for (i, s) in list.iter().enumerate() {
@@ -454,7 +453,7 @@ impl Shared {
             }
             self.write_scalar(s, out);
         }
-        out.push(close);
+        out.push_str(close);
     }
 }
 

@@ -83,7 +83,12 @@ fn every_jepsen_run_is_read_with_its_operations_counted_as_in_its_text() {
         files += 1;
         match open(&path.display().to_string(), &OpenOptions::default(), &|_, _| {}) {
             Ok(h) if format != "jepsen" && event_counts(&h) != text_counts(&path, &format) => {
-                wrong.push(format!("{}: {:?} is not {:?}", path.display(), event_counts(&h), text_counts(&path, &format)));
+                wrong.push(format!(
+                    "{}: {:?} is not {:?}",
+                    path.display(),
+                    event_counts(&h),
+                    text_counts(&path, &format)
+                ));
             }
             Ok(_) => {}
             Err(e) => wrong.push(e.to_string()),
@@ -100,7 +105,8 @@ fn results_and_reports_are_whole_edn_and_no_histories() {
     let mut files = 0;
     for (path, format, workload) in manifest(&dir.join("jepsen-runs")) {
         if format == "edn" && (workload == "results" || path.ends_with("results.edn") || is_report(&path)) {
-            elench_formats::edn::parse_bytes(&std::fs::read(&path).unwrap()).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            elench_formats::edn::parse_bytes(&std::fs::read(&path).unwrap())
+                .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             let e = open(&path.display().to_string(), &OpenOptions::default(), &|_, _| {}).expect_err("no history");
             assert!(e.to_string().contains("no :type") || e.to_string().contains(":history"), "{e}");
             files += 1;
@@ -113,7 +119,9 @@ fn results_and_reports_are_whole_edn_and_no_histories() {
 fn one_run_is_the_same_history_in_edn_text_and_binary() {
     let Some(dir) = corpus() else { return };
     let mut runs = 0;
-    for (path, format, _) in manifest(&dir.join("jepsen-runs")).into_iter().filter(|(p, _, _)| p.ends_with("test.jepsen")) {
+    for (path, format, _) in
+        manifest(&dir.join("jepsen-runs")).into_iter().filter(|(p, _, _)| p.ends_with("test.jepsen"))
+    {
         assert_eq!(format, "jepsen");
         let binary = read(&path);
         for sibling in ["history.edn", "history.txt"] {
@@ -144,13 +152,20 @@ fn same_operations(a: &History, b: &History, times: bool, file: &Path) {
         let at = format!("{}: operation {}", file.display(), x.index());
         assert_eq!((x.process(), x.actor(), x.f(), x.status()), (y.process(), y.actor(), y.f(), y.status()), "{at}");
         assert_eq!(values(&x), values(&y), "{at}");
-        assert_eq!(x.key() == elench_formats::columns::Scalar::Nil, y.key() == elench_formats::columns::Scalar::Nil, "{at}");
+        assert_eq!(
+            x.key() == elench_formats::columns::Scalar::Nil,
+            y.key() == elench_formats::columns::Scalar::Nil,
+            "{at}"
+        );
         if times {
             assert_eq!((x.index(), x.complete_index()), (y.index(), y.complete_index()), "{at}");
             assert_eq!((x.invoke_time(), x.complete_time()), (y.invoke_time(), y.complete_time()), "{at}");
             assert_eq!((x.error(), x.node()), (y.error(), y.node()), "{at}");
             let extras = |op: &elench_formats::history::OpRef<'_>| {
-                op.extras().chain(op.invoke_extras()).map(|(n, v)| format!("{n} {v}")).collect::<std::collections::BTreeSet<_>>()
+                op.extras()
+                    .chain(op.invoke_extras())
+                    .map(|(n, v)| format!("{n} {v}"))
+                    .collect::<std::collections::BTreeSet<_>>()
             };
             assert_eq!(extras(&x), extras(&y), "{at}");
         }
@@ -170,7 +185,13 @@ fn every_history_of_the_linear_and_isolation_folders_is_read() {
             }
             let h = read(&path);
             files += 1;
-            let expected = if name.contains("100k") { 100_000 } else if name.contains("10k") { 10_000 } else { continue };
+            let expected = if name.contains("100k") {
+                100_000
+            } else if name.contains("10k") {
+                10_000
+            } else {
+                continue;
+            };
             let clients = h.clients().count();
             assert!((expected..expected + expected / 50).contains(&clients), "{name}: {clients} operations");
         }

@@ -4,7 +4,6 @@
 use std::io::{self, Write};
 
 use crate::columns::{ListRef, Scalar, ValueRef};
-use crate::event::STRING_MOPS;
 use crate::history::{History, KeyForm, OpRef, Order, Side, Status, is_read};
 use crate::json::value::{write_json, write_json_str as string_json};
 use crate::value::push_int;
@@ -80,11 +79,7 @@ pub(super) fn op_value(history: &History, op: &OpRef<'_>, invocation: bool, out:
             for (i, mop) in txn.iter().enumerate() {
                 let name = op.mop_name(mop.f);
                 out.push_str(if i > 0 { ",[" } else { "[" });
-                if STRING_MOPS.contains(&name) {
-                    string(name, out);
-                } else {
-                    write_edn_as_json(&format!(":{name}"), out);
-                }
+                super::stream::mop_name(name, out);
                 out.push(',');
                 scalar(history, mop.key, out);
                 out.push(',');

@@ -12,6 +12,7 @@ use crate::history::History;
 pub mod edn;
 pub mod json;
 pub mod schema;
+pub mod stream;
 
 /// A format that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
