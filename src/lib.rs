@@ -1,1 +1,5 @@
 //! Elench.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod generate;
