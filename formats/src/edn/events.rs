@@ -355,7 +355,7 @@ impl Driver {
     }
 
     fn confirms(&self, piece: &Piece) -> bool {
-        self.pos == piece.start && self.phase == Phase::Events && piece.first == !self.begun
+        self.pos == piece.start && self.phase == Phase::Events && piece.first != self.begun
     }
 
     fn parse_again(&mut self, block: &Block, limit: usize, pool: &Pool, ready: &mut VecDeque<Shard>) -> Result<Flow> {
