@@ -93,7 +93,7 @@ pub fn read_csv(input: &mut dyn Read, sink: &mut dyn FnMut(&mut EventBatch) -> R
         if !reader.read_record(&mut row).map_err(|e| csv_error(e, &meter))? {
             break;
         }
-        let line = meter.line(&row, reader.position(), reader.is_done());
+        let line = meter.line(&row, reader.position());
         if let Err(halt) = csv.push(&row, line, &mut batch) {
             feed::hand_over(&mut batch, sink)?;
             return Err(match halt {
@@ -488,6 +488,8 @@ struct Meter {
     /// The last byte before the first line feed, once there was one.
     last: std::cell::Cell<Option<u8>>,
     seen_line_end: std::cell::Cell<bool>,
+    /// The input has ended. It is asked only when a record needs more of it, so the record read last had no line end.
+    is_over: std::cell::Cell<bool>,
 }
 
 impl Meter {
@@ -504,16 +506,17 @@ impl Meter {
 
     /// The line on which a record begins, counted back from where the reader is now: its own answer does not know of
     /// blank lines before the record. A record that the end of the input ended has no line end to take off.
-    fn line(&self, row: &csv::StringRecord, now: &csv::Position, is_at_end: bool) -> u64 {
+    fn line(&self, row: &csv::StringRecord, now: &csv::Position) -> u64 {
         let inner = memchr::memchr_iter(b'\n', row.as_slice().as_bytes()).count() as u64;
-        now.line().saturating_sub(inner + u64::from(!self.is_crlf() && !is_at_end))
+        now.line().saturating_sub(inner + u64::from(!self.is_crlf() && !self.is_over.get()))
     }
 }
 
 impl Read for Metered<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.input.read(buf)?;
-        let Meter { taken, last, seen_line_end } = self.meter;
+        let Meter { taken, last, seen_line_end, is_over } = self.meter;
+        is_over.set(n == 0 && !buf.is_empty());
         if !seen_line_end.get() {
             let bytes = buf.get(..n).unwrap_or_default();
             let end = memchr::memchr(b'\n', bytes);
