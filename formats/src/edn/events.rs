@@ -27,7 +27,7 @@ use crate::value::MAX_DEPTH;
 /// Bytes that a worker parses at a time.
 const PIECE: usize = 1 << 20;
 /// Bytes read at a time when one thread does everything.
-const BLOCK: usize = 1 << 20;
+const BLOCK: usize = 1 << 18;
 /// Pieces in a block for each thread: more than one, as some pieces take longer than others.
 const PIECES_PER_THREAD: usize = 2;
 /// The longest single form; beyond it no memory would be safe.
