@@ -67,12 +67,6 @@ pub const FIELDS: [&str; 12] = [
 
 /// The longest CSV record.
 const MAX_RECORD: u64 = 128 << 20;
-/// A batch is handed over when it holds as many events, or as many elements of arenas.
-const BATCH_EVENTS: usize = 4096;
-const BATCH_ELEMENTS: usize = 1 << 20;
-/// The most distinct text of one input, far enough below a pool's 4 GiB that no record can overflow it.
-const MAX_TEXT: usize = 2 << 30;
-
 /// Reads records from JSON Lines, a JSON array, or the array under `"history"` of an object.
 pub fn read_jsonl(input: &mut dyn Read, sink: &mut dyn FnMut(&mut EventBatch) -> Result<()>) -> Result<()> {
     let mut shredder = Shredder::default();
@@ -102,23 +96,15 @@ pub fn read_csv(input: &mut dyn Read, sink: &mut dyn FnMut(&mut EventBatch) -> R
         }
         let line = meter.line(&row, reader.position());
         if let Err(halt) = csv.push(&row, line, &mut batch) {
-            if !batch.is_empty() {
-                sink(&mut batch)?;
-            }
+            feed::hand_over(&mut batch, sink)?;
             return Err(match halt {
                 Halt::Bad(e) => e.at(Place::Line(line)),
                 Halt::More | Halt::Odd => ReadError::new("this record is cut off").at(Place::Line(line)),
             });
         }
-        if batch.texts.text_bytes() > MAX_TEXT {
-            return Err(ReadError::new("more than 2 GiB of distinct text in one history").hint("split it"));
-        }
-        if batch.len() >= BATCH_EVENTS || batch.ints.len() + batch.cells.len() + batch.mops.len() >= BATCH_ELEMENTS {
-            sink(&mut batch)?;
-            batch.clear_events();
-        }
+        feed::hand_over_if_full(&mut batch, sink)?;
     }
-    if batch.is_empty() { Ok(()) } else { sink(&mut batch) }
+    feed::hand_over(&mut batch, sink)
 }
 
 /// A record, its values shredded already.
@@ -533,6 +519,8 @@ struct Meter {
     /// The last byte before the first line feed, once there was one.
     last: std::cell::Cell<Option<u8>>,
     seen_line_end: std::cell::Cell<bool>,
+    /// The input has ended. It is asked only when a record needs more of it, so the record read last had no line end.
+    is_over: std::cell::Cell<bool>,
 }
 
 impl Meter {
@@ -547,19 +535,19 @@ impl Meter {
         u64::from(self.is_crlf() && at.byte() > 0)
     }
 
-    /// The line on which a record begins. The reader's own answer does not know of blank lines before the record, and
-    /// counting back from where it is now goes one line too far when the last line has no end: the later one is right.
+    /// The line on which a record begins, counted back from where the reader is now: its own answer does not know of
+    /// blank lines before the record. A record that the end of the input ended has no line end to take off.
     fn line(&self, row: &csv::StringRecord, now: &csv::Position) -> u64 {
-        let begun = row.position().map_or(0, |p| p.line() + self.behind(p));
         let inner = memchr::memchr_iter(b'\n', row.as_slice().as_bytes()).count() as u64;
-        begun.max(now.line().saturating_sub(inner + u64::from(!self.is_crlf())))
+        now.line().saturating_sub(inner + u64::from(!self.is_crlf() && !self.is_over.get()))
     }
 }
 
 impl Read for Metered<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.input.read(buf)?;
-        let Meter { taken, last, seen_line_end } = self.meter;
+        let Meter { taken, last, seen_line_end, is_over } = self.meter;
+        is_over.set(n == 0 && !buf.is_empty());
         if !seen_line_end.get() {
             let bytes = buf.get(..n).unwrap_or_default();
             let end = memchr::memchr(b'\n', bytes);

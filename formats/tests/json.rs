@@ -306,6 +306,22 @@ fn csv_cells_are_read_by_the_documented_rules() {
 }
 
 #[test]
+fn csv_records_know_their_lines_whatever_ends_them() {
+    for text in [
+        "op_id\n1\n2\n\n\n3\n",
+        "op_id\n1\n2\n\n\n3",
+        "op_id\r\n1\r\n2\r\n\r\n\r\n3\r\n",
+        "op_id\r\n1\r\n2\r\n\r\n\r\n3",
+    ] {
+        let places: Vec<String> = read_all(schema::read_csv, text).iter().map(|l| l[..1].to_string()).collect();
+        assert_eq!(places.join(" "), "2 3 6", "{text:?}");
+    }
+    let quoted = "op_id,key\n1,\"a\nb\"\n2,c\n";
+    let places: Vec<String> = read_all(schema::read_csv, quoted).iter().map(|l| l[..1].to_string()).collect();
+    assert_eq!(places.join(" "), "2 4");
+}
+
+#[test]
 fn tables_of_another_kind_are_refused() {
     assert!(error_of(schema::read_csv, b"a,b\n1,2\n").contains("names no field"));
     assert!(error_of(schema::read_csv, b"").contains("names no field"));

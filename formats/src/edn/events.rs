@@ -27,7 +27,7 @@ use crate::value::MAX_DEPTH;
 /// Bytes that a worker parses at a time.
 const PIECE: usize = 1 << 20;
 /// Bytes read at a time when one thread does everything.
-const BLOCK: usize = 1 << 20;
+const BLOCK: usize = 1 << 18;
 /// Pieces in a block for each thread: more than one, as some pieces take longer than others.
 const PIECES_PER_THREAD: usize = 2;
 /// The longest single form; beyond it no memory would be safe.
@@ -355,7 +355,7 @@ impl Driver {
     }
 
     fn confirms(&self, piece: &Piece) -> bool {
-        self.pos == piece.start && self.phase == Phase::Events && piece.first == !self.begun
+        self.pos == piece.start && self.phase == Phase::Events && piece.first != self.begun
     }
 
     fn parse_again(&mut self, block: &Block, limit: usize, pool: &Pool, ready: &mut VecDeque<Shard>) -> Result<Flow> {

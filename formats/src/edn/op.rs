@@ -83,14 +83,17 @@ impl Shard {
     pub(crate) fn run(&mut self, bytes: &[u8], range: Range<usize>, last: bool, first: bool, line: u64) -> Run {
         let Range { start, end: limit } = range;
         let mut cursor = Cursor::new(bytes, start, last);
-        let (mut end, mut counted, mut lines, mut any) = (start, start, 0, false);
+        let (mut end, mut counted, mut lines, mut any, mut broken) = (start, start, 0, false, true);
         let stop = loop {
-            let at = match begin(&mut cursor) {
-                Ok(at) => at,
-                Err(fault) => break Err(fault),
-            };
-            lines += newlines(&bytes[counted..at]);
+            if let Err(fault) = cursor.skip_trivia(0) {
+                break Err(fault);
+            }
+            let at = cursor.pos;
+            // Usually an event is one line, and the next event the next line: nothing to count.
+            let next_line = !broken && at == end + 1 && bytes[end] == b'\n';
+            lines += if next_line { 1 } else { newlines(&bytes[counted..at]) };
             counted = at;
+            cursor.breaks = false;
             let step = match cursor.peek() {
                 _ if at >= limit => Ok(Some(Stop::Limit)),
                 Some(b'{') => self.event(&mut cursor, line + lines, first && !any),
@@ -99,6 +102,7 @@ impl Shard {
             match step {
                 Ok(stop) => {
                     end = cursor.pos;
+                    broken = cursor.breaks;
                     any |= stop.is_none();
                     match stop {
                         None if self.is_full() => break Ok(Stop::Full),
@@ -285,6 +289,9 @@ impl Shard {
 
     #[inline]
     fn function(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<Option<TextId>> {
+        if let Some(id) = self.quick_name(cursor) {
+            return Ok(Some(id));
+        }
         if cursor.peek() == Some(b':') {
             let at = cursor.pos;
             let name = cursor.token()?;
@@ -391,9 +398,22 @@ impl Shard {
     /// The rest of a vector of integers, or of one that begins with integers.
     fn quick_ints(&mut self, cursor: &mut Cursor<'_>, close: u8, depth: usize) -> Option<Cell> {
         let start = self.batch.ints.len();
-        while let Some(n) = quick_int(cursor) {
-            self.batch.ints.push(n);
+        loop {
+            if let Some((n, after)) = short_int(cursor) {
+                self.batch.ints.push(n);
+                if after == b' ' {
+                    continue;
+                }
+                if after == close {
+                    return Some(Cell::List(span(start, self.batch.ints.len())));
+                }
+                cursor.pos -= 1;
+            }
             cursor.skip_spaces();
+            match quick_int(cursor) {
+                Some(n) => self.batch.ints.push(n),
+                None => break,
+            }
         }
         if cursor.peek()? == close {
             cursor.pos += 1;
@@ -473,23 +493,59 @@ impl Shard {
     #[inline]
     fn quick_mop(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<Mop> {
         cursor.pos += 1;
+        let f = match self.quick_name(cursor) {
+            Some(f) => f,
+            None => {
+                cursor.skip_spaces();
+                if cursor.peek()? != b':' {
+                    return None;
+                }
+                let at = cursor.pos;
+                let name = cursor.token().ok()?;
+                self.name(&name[1..], at).ok()?
+            }
+        };
         cursor.skip_spaces();
-        if cursor.peek()? != b':' {
-            return None;
-        }
-        let at = cursor.pos;
-        let name = cursor.token().ok()?;
-        let f = self.name(&name[1..], at).ok()?;
+        let key = match short_int(cursor) {
+            Some((n, _)) => {
+                cursor.pos -= 1;
+                Cell::Int(n)
+            }
+            None => self.quick_scalar(cursor)?,
+        };
         cursor.skip_spaces();
-        let key = self.quick_scalar(cursor)?;
-        cursor.skip_spaces();
-        let value = self.quick_cell(cursor, 1)?;
+        let value = match load(cursor.bytes, cursor.pos) {
+            Some(w) if w as u32 == word(b"nil]") as u32 => {
+                cursor.pos += 3;
+                Cell::Nil
+            }
+            _ => self.quick_cell(cursor, 1)?,
+        };
         cursor.skip_spaces();
         if cursor.peek()? != close {
             return None;
         }
         cursor.pos += 1;
         Some(Mop { f, key, value })
+    }
+
+    /// A keyword of up to seven characters that was seen before and that a space or comma follows. That it was seen before
+    /// makes it a keyword: only whole names are kept.
+    #[inline]
+    fn quick_name(&self, cursor: &mut Cursor<'_>) -> Option<TextId> {
+        if cursor.peek()? != b':' {
+            return None;
+        }
+        let w = load(cursor.bytes, cursor.pos + 1)?;
+        let ends = zeros(w ^ 0x2020_2020_2020_2020) | zeros(w ^ 0x2c2c_2c2c_2c2c_2c2c);
+        let len = ends.trailing_zeros() / 8;
+        if len > 7 {
+            return None;
+        }
+        let name = w & ((1 << (8 * len)) - 1) | u64::from(len) << 56;
+        let id = self.memo.find_key(name)?;
+        cursor.pos += 1 + len as usize;
+        Some(id)
     }
 
     fn mark(&self) -> Mark {
@@ -541,13 +597,6 @@ impl Default for Fields {
     fn default() -> Self {
         Fields { index: NONE, time: NONE, kind: None, process: Process::Unknown, f: None, value: Cell::Nil }
     }
-}
-
-/// Goes to where the next event begins.
-#[inline]
-fn begin(cursor: &mut Cursor<'_>) -> Scan<usize> {
-    cursor.skip_trivia(0)?;
-    Ok(cursor.pos)
 }
 
 fn span(start: usize, end: usize) -> Span {
@@ -636,8 +685,31 @@ fn quick_field(cursor: &mut Cursor<'_>) -> Option<Field> {
     Some(field)
 }
 
-/// An integer of 64 bits, without a plus sign, that something follows.
+/// An integer of one to seven digits, without a sign, that a space or a closing bracket follows; goes behind that byte
+/// and returns it too.
 #[inline]
+fn short_int(cursor: &mut Cursor<'_>) -> Option<(i64, u8)> {
+    let w = load(cursor.bytes, cursor.pos)?;
+    let (len, n) = digits(w);
+    if len == 0 || len == 8 {
+        return None;
+    }
+    let after = (w >> (8 * len)) as u8;
+    if after != b' ' && !matches!(after, b']' | b')') {
+        return None;
+    }
+    cursor.pos += len + 1;
+    Some((n as i64, after))
+}
+
+/// The top bit of every byte that is zero, and perhaps of some above the first such byte.
+#[inline]
+fn zeros(w: u64) -> u64 {
+    w.wrapping_sub(0x0101_0101_0101_0101) & !w & 0x8080_8080_8080_8080
+}
+
+/// An integer of 64 bits, without a plus sign, that something follows.
+#[inline(always)]
 fn quick_int(cursor: &mut Cursor<'_>) -> Option<i64> {
     let negative = cursor.peek()? == b'-';
     let start = cursor.pos + usize::from(negative);
@@ -785,7 +857,11 @@ impl Memo {
 
     #[inline]
     fn find(&self, name: &[u8]) -> Option<TextId> {
-        let key = Self::key(name)?;
+        self.find_key(Self::key(name)?)
+    }
+
+    #[inline]
+    fn find_key(&self, key: u64) -> Option<TextId> {
         let (known, id) = self.slots[Self::slot(key)];
         (known == key).then_some(id)
     }

@@ -96,11 +96,13 @@ pub(crate) struct Cursor<'a> {
     pub(crate) pos: usize,
     /// Do the bytes end where the text ends?
     pub(crate) last: bool,
+    /// May a line have ended since this was last set to false? Counting lines can then be left out where none has.
+    pub(crate) breaks: bool,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(bytes: &'a [u8], pos: usize, last: bool) -> Self {
-        Cursor { bytes, pos, last }
+        Cursor { bytes, pos, last, breaks: false }
     }
 
     /// The byte here.
@@ -122,6 +124,7 @@ impl<'a> Cursor<'a> {
             if !is_space(b) {
                 return;
             }
+            self.breaks |= b == b'\n';
             self.pos += 1;
         }
     }

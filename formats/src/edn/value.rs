@@ -60,6 +60,7 @@ impl<'a> Cursor<'a> {
     #[inline(never)]
     fn skip_forms(&mut self, depth: usize) -> Scan<()> {
         let start = self.pos;
+        self.breaks = true;
         let mut pending = 0usize;
         loop {
             self.skip_comments()?;
@@ -97,6 +98,7 @@ impl<'a> Cursor<'a> {
     /// The form that begins exactly here.
     pub(crate) fn value_here(&mut self, depth: usize) -> Scan<Value> {
         let at = self.pos;
+        self.breaks = true;
         let Some(first) = self.peek() else { return Fault::end(at, "form") };
         if depth > MAX_DEPTH {
             return Fault::bad(at, format!("values nest deeper than {MAX_DEPTH} levels"));

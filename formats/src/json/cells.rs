@@ -161,7 +161,8 @@ impl Shredder {
                     Number::Int(n) => batch.ints.push(n),
                     other => {
                         let head = self.text(&value::number_value(other), batch)?;
-                        return self.mixed(cur, batch, depth, start, head);
+                        let base = self.move_ints(batch, start);
+                        return self.rest(cur, batch, depth, base, head);
                     }
                 }
             } else {
@@ -171,18 +172,6 @@ impl Shredder {
             }
         }
         Ok(Cell::List(Span { start: start as u32, len: (batch.ints.len() - start) as u32 }))
-    }
-
-    fn mixed(
-        &mut self,
-        cur: &mut Cursor<'_>,
-        batch: &mut EventBatch,
-        depth: usize,
-        start: usize,
-        head: Cell,
-    ) -> Parse<Cell> {
-        let base = self.move_ints(batch, start);
-        self.rest(cur, batch, depth, base, head)
     }
 
     /// The integers since `start` are elements of a mixed vector after all.

@@ -24,7 +24,7 @@ use std::io::Read;
 
 /// Reads a history and hands its events over in batches, in order.
 ///
-/// Decoding is faster than the pairing that follows it, so one thread does it whatever `threads` allows.
+/// One thread reads, whatever `threads` allows: order and text ids stay as they are with no merging.
 pub fn read(input: &mut dyn Read, threads: usize, sink: &mut dyn FnMut(&mut EventBatch) -> Result<()>) -> Result<()> {
     let _ = threads;
     let mut shredder = Shredder::default();
@@ -188,16 +188,15 @@ fn can_be_keyword(s: &str) -> bool {
 /// Of the extras from `start` on that have one name, only the last stays.
 pub(crate) fn keep_last_of_each(extras: &mut Vec<Extra>, start: usize) {
     let Some(own) = extras.get(start..).filter(|own| own.len() > 1) else { return };
-    if own.len() <= 16 {
-        if !(1..own.len()).any(|i| own[..i].iter().any(|e| e.name == own[i].name)) {
-            return;
-        }
+    let is_repeated = |(i, e): (usize, &Extra)| own.iter().take(i).any(|before| before.name == e.name);
+    if own.len() <= 16 && !own.iter().enumerate().any(is_repeated) {
+        return;
     }
-    let mut own = extras.split_off(start);
+    let own = extras.split_off(start);
     let mut last: Vec<(TextId, usize)> = own.iter().enumerate().map(|(i, e)| (e.name, i)).collect();
     last.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
     last.dedup_by_key(|(name, _)| *name);
     let mut keep: Vec<usize> = last.into_iter().map(|(_, i)| i).collect();
     keep.sort_unstable();
-    extras.extend(keep.into_iter().filter_map(|i| own.get_mut(i).map(|e| *e)));
+    extras.extend(keep.into_iter().filter_map(|i| own.get(i).copied()));
 }

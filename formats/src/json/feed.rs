@@ -84,18 +84,23 @@ fn records(
                 return halt;
             }
         }
-        if batch.len() >= BATCH_EVENTS || batch.ints.len() + batch.cells.len() + batch.mops.len() >= BATCH_ELEMENTS {
-            if let Err(e) = hand_over(batch, sink) {
-                return e.into();
-            }
-        }
-        if batch.texts.text_bytes() > MAX_TEXT {
-            return cur.bad("more than 2 GiB of distinct text in one history", "split it");
+        if let Err(e) = hand_over_if_full(batch, sink) {
+            return e.into();
         }
     }
 }
 
-fn hand_over(batch: &mut EventBatch, sink: Sink<'_>) -> Result<()> {
+/// Hands a batch over once it is large enough, and bounds the text that is kept from batch to batch.
+pub(crate) fn hand_over_if_full(batch: &mut EventBatch, sink: Sink<'_>) -> Result<()> {
+    if batch.texts.text_bytes() > MAX_TEXT {
+        return Err(ReadError::new("more than 2 GiB of distinct text in one history").hint("split it"));
+    }
+    let elements = batch.ints.len() + batch.cells.len() + batch.mops.len();
+    if batch.len() >= BATCH_EVENTS || elements >= BATCH_ELEMENTS { hand_over(batch, sink) } else { Ok(()) }
+}
+
+/// Hands a batch over, unless it is empty.
+pub(crate) fn hand_over(batch: &mut EventBatch, sink: Sink<'_>) -> Result<()> {
     if !batch.is_empty() {
         sink(batch)?;
         batch.clear_events();
