@@ -91,6 +91,8 @@ pub struct HistoryBuilder {
 enum Slot {
     Open(Box<OpenChunk>),
     Sealed(Chunk),
+    /// Handed out by [`HistoryBuilder::take_packed`].
+    Taken,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -261,8 +263,8 @@ impl HistoryBuilder {
         let place = batch.place[i];
         let index = self.next_index(batch.index[i], place)?;
         let time = batch.time[i];
-        // The record of an operation that timed out has no time of completion; sorting finds it a place.
-        let no_answer = self.options.by_time && batch.kind[i] == EventType::Info;
+        // The record of an operation without an answer may have no time of completion; sorting finds it a place.
+        let no_answer = self.options.by_time && batch.kind[i] != EventType::Invoke;
         self.times_missing |= time == NONE && !no_answer;
         self.times_fall |= time != NONE && time < self.last_time;
         self.last_time = if time == NONE { self.last_time } else { time };
@@ -619,6 +621,7 @@ impl HistoryBuilder {
                     unsplit_sealed(chunk, &mut self.shared, self.special.bare_nil)?;
                     continue;
                 }
+                Slot::Taken => continue,
                 Slot::Open(chunk) => std::mem::take(&mut chunk.key),
             };
             let chunk = open_chunk(&mut self.chunks, at)?;
@@ -854,6 +857,35 @@ impl HistoryBuilder {
         Ok(())
     }
 
+    /// Takes out the operations at the front that are packed, for streams that need not be held: keys are as decided so
+    /// far, there is no fault timeline, and [`finish`](Self::finish) gives what was not taken.
+    pub fn take_packed(&mut self) -> Option<History> {
+        let from = self.chunks.iter().position(|slot| !matches!(slot, Slot::Taken))?;
+        let packed = self.chunks[from..].iter().take_while(|slot| matches!(slot, Slot::Sealed(_))).count();
+        if packed == 0 {
+            return None;
+        }
+        let taken = self.chunks[from..from + packed].iter_mut().filter_map(|slot| {
+            if let Slot::Sealed(chunk) = std::mem::replace(slot, Slot::Taken) { Some(chunk) } else { None }
+        });
+        let chunks = taken.collect();
+        let shared = Shared { meta: self.meta(), ..self.shared.clone() };
+        Some(History::new(shared, chunks))
+    }
+
+    fn meta(&self) -> Meta {
+        let keyed = self.keys.form == KeyForm::None && self.keys.split && self.keys.pairs > 0;
+        let order = if self.indices == Some(true) { Order::Index } else { Order::Source };
+        Meta {
+            format: self.options.format.clone(),
+            keys: if keyed { KeyForm::Tuple } else { self.keys.form },
+            real_time: self.options.real_time,
+            order,
+            repairs: self.repairs.iter().map(|(kind, (n, first))| format!("{kind}: {n} (first at {first})")).collect(),
+            ..self.shared.meta.clone()
+        }
+    }
+
     /// The history.
     ///
     /// # Errors
@@ -874,27 +906,13 @@ impl HistoryBuilder {
         let mut chunks: Vec<Chunk> =
             self.chunks.drain(..).filter_map(|s| if let Slot::Sealed(c) = s { Some(c) } else { None }).collect();
         let by_time = self.indices != Some(true) && !self.times_missing && (self.times_fall || self.options.by_time);
-        let order = match self.indices {
-            Some(true) => Order::Index,
-            _ if by_time => Order::Time,
-            _ => Order::Source,
-        };
         if by_time {
             chunks = crate::order::by_time(chunks, &mut self.shared, self.options.lenient, &mut self.repairs)?;
         }
-        let repairs = self.repairs.iter().map(|(kind, (n, first))| format!("{kind}: {n} (first at {first})")).collect();
-        self.shared.meta = Meta {
-            format: std::mem::take(&mut self.options.format),
-            keys: if self.keys.form == KeyForm::None && self.keys.split && self.keys.pairs > 0 {
-                KeyForm::Tuple
-            } else {
-                self.keys.form
-            },
-            real_time: self.options.real_time,
-            order,
-            repairs,
-            ..std::mem::take(&mut self.shared.meta)
-        };
+        self.shared.meta = self.meta();
+        if by_time {
+            self.shared.meta.order = Order::Time;
+        }
         finish_faults(&mut chunks, &mut self.shared)?;
         Ok(History::new(self.shared, chunks))
     }
@@ -956,7 +974,7 @@ fn pair(batch: &EventBatch, cell: Cell) -> Option<(Cell, Cell)> {
 fn open_chunk(chunks: &mut [Slot], at: usize) -> Result<&mut OpenChunk> {
     match &mut chunks[at] {
         Slot::Open(chunk) => Ok(chunk),
-        Slot::Sealed(_) => Err(ReadError::new("internal error: an operation completed twice")),
+        Slot::Sealed(_) | Slot::Taken => Err(ReadError::new("internal error: an operation completed twice")),
     }
 }
 

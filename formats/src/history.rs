@@ -119,7 +119,7 @@ pub struct History {
     keys: Arc<OnceLock<KeyIndex>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     /// Names of functions, those of micro-operations and actors included: codes fit 16 bits.
     pub(crate) functions: TextPool,
