@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use elench_formats::build::{BuildOptions, HistoryBuilder};
+use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
 use elench_formats::columnar::{ParquetWriter, Plan, WriteOptions};
 use elench_formats::event::EventBatch;
 use elench_formats::write::{Target, stream, to_file, to_writer};
@@ -104,7 +104,7 @@ fn text_file(options: &GenOptions, target: Target, path: &Path, bar: &Counting) 
 
 /// Through the builder to Parquet, part by part: memory is that of a few parts of 65,536 operations.
 fn parquet(options: &GenOptions, path: &Path, bar: &Counting) -> Result<Generated, Stop> {
-    let mut builder = builder();
+    let mut builder = builder(options);
     let mut writer: Option<ParquetWriter> = None;
     let mut write = |part: &History| -> elench_formats::Result<()> {
         if writer.is_none() {
@@ -132,7 +132,7 @@ fn parquet(options: &GenOptions, path: &Path, bar: &Counting) -> Result<Generate
 
 /// Held whole, for formats that need it.
 fn held(options: &GenOptions, target: Target, path: &str, bar: &Counting) -> Result<Generated, Stop> {
-    let mut builder = builder();
+    let mut builder = builder(options);
     let mut done = 0;
     let generated = generate(options, &mut |batch| {
         done += count(batch);
@@ -148,6 +148,7 @@ fn held(options: &GenOptions, target: Target, path: &str, bar: &Counting) -> Res
     Ok(generated)
 }
 
-fn builder() -> HistoryBuilder {
-    HistoryBuilder::new(BuildOptions { format: "gen".into(), real_time: true, ..BuildOptions::default() })
+fn builder(options: &GenOptions) -> HistoryBuilder {
+    let lift = if options.independent { Lift::Always } else { Lift::Never };
+    HistoryBuilder::new(BuildOptions { lift, format: "gen".into(), real_time: true, ..BuildOptions::default() })
 }
