@@ -83,16 +83,21 @@ impl Slot {
     }
 
     /// The name, if this is a keyword.
-    pub(crate) fn keyword(&self) -> Option<&str> {
+    fn keyword(&self) -> Option<&str> {
         if let Some(Value::Keyword(name)) = &self.value { Some(name) } else { None }
     }
 
     /// The string, if this is one that a keyword may have as its name.
-    pub(crate) fn keyword_name(&self) -> Option<&str> {
+    fn keyword_name(&self) -> Option<&str> {
         match &self.value {
             Some(Value::Str(name)) if self.readable => Some(name),
             _ => None,
         }
+    }
+
+    /// The name of this keyword, or the string that is a keyword's name.
+    pub(crate) fn name(&self) -> &str {
+        if let Some(Value::Str(name) | Value::Keyword(name)) = &self.value { name } else { "" }
     }
 
     /// What this name means in an operation.
@@ -103,8 +108,7 @@ impl Slot {
     /// The id of this slot's name among texts, looked up once a generation.
     pub(crate) fn name_id(&mut self, generation: u32, texts: &mut TextPool) -> Option<u32> {
         if self.memo.0 != generation {
-            let (Some(Value::Str(name)) | Some(Value::Keyword(name))) = &self.value else { return None };
-            self.memo = (generation, texts.try_intern(name)?);
+            self.memo = (generation, texts.try_intern(self.name())?);
         }
         Some(self.memo.1)
     }
@@ -448,7 +452,7 @@ impl<'a> Decoder<'a> {
     /// A list that is a part of something else and adds no depth: `nil` is empty, and any other object is handed back.
     fn list_part(&mut self) -> Result<std::result::Result<Vec<Value>, Value>> {
         match self.peek()? {
-            0xE4..=0xEC | 0xED | 0xEE => self.items().map(Ok),
+            0xE4..=0xEE => self.items().map(Ok),
             _ => Ok(match self.read()? {
                 Value::Nil => Ok(Vec::new()),
                 Value::Vector(items) => Ok(items),
@@ -507,7 +511,7 @@ impl<'a> Decoder<'a> {
 
     /// The slot that the code under the cursor names, if it is one of the short codes for that.
     #[inline]
-    pub(crate) fn slot(&mut self, code: u8) -> Option<&mut Slot> {
+    fn slot(&mut self, code: u8) -> Option<&mut Slot> {
         self.priority.get_mut(usize::from(code.checked_sub(0x80).filter(|&n| n < 32)?))
     }
 
@@ -808,13 +812,21 @@ impl<'a> Decoder<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// The byte under the cursor and the two after it.
+    /// The slot whose name is the keyword that stands next, and the keyword's length here, if it is written shortly: a
+    /// cached keyword, or one without namespace whose name is cached.
     #[inline]
-    pub(crate) fn ahead(&self) -> Option<[u8; 3]> {
-        self.bytes.get(self.at..)?.first_chunk().copied()
+    pub(crate) fn short_keyword(&mut self) -> Option<(&mut Slot, usize)> {
+        let (code, length) = match self.bytes.get(self.at..)? {
+            [0xCA, 0xF7, name, ..] => (*name, 3),
+            [code, ..] => (*code, 1),
+            [] => return None,
+        };
+        let slot = self.slot(code)?;
+        let fits = if length == 3 { slot.keyword_name() } else { slot.keyword() };
+        fits.is_some().then_some((slot, length))
     }
 
-    /// Steps over bytes that [`peek`](Self::peek) or [`ahead`](Self::ahead) showed.
+    /// Steps over bytes that were looked at.
     #[inline]
     pub(crate) fn skip(&mut self, n: usize) {
         self.at = (self.at + n).min(self.bytes.len());

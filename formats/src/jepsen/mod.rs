@@ -7,6 +7,8 @@
 //! A run that crashed leaves a torn file: what is whole in it is read, and the summary says where the rest begins. A
 //! block that is whole but damaged is an error that names it.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod blocks;
 #[cfg(test)]
 mod encode;
