@@ -509,12 +509,6 @@ impl<'a> Decoder<'a> {
         Ok(value)
     }
 
-    /// The slot that the code under the cursor names, if it is one of the short codes for that.
-    #[inline]
-    fn slot(&mut self, code: u8) -> Option<&mut Slot> {
-        self.priority.get_mut(usize::from(code.checked_sub(0x80).filter(|&n| n < 32)?))
-    }
-
     fn afford(&mut self, weight: u64) -> Result<()> {
         self.copied = self.copied.saturating_add(weight);
         if self.copied > COPY_FACTOR * self.bytes.len() as u64 + (1 << 20) {
@@ -816,13 +810,14 @@ impl<'a> Decoder<'a> {
     /// cached keyword, or one without namespace whose name is cached.
     #[inline]
     pub(crate) fn short_keyword(&mut self) -> Option<(&mut Slot, usize)> {
-        let (code, length) = match self.bytes.get(self.at..)? {
-            [0xCA, 0xF7, name, ..] => (*name, 3),
-            [code, ..] => (*code, 1),
-            [] => return None,
+        let rest = self.bytes.get(self.at..)?;
+        let (named, reference) = match rest {
+            [0xCA, 0xF7, reference @ ..] => (true, reference),
+            _ => (false, rest),
         };
-        let slot = self.slot(code)?;
-        let fits = if length == 3 { slot.keyword_name() } else { slot.keyword() };
+        let (n, length) = slot_reference(reference)?;
+        let slot = self.priority.get_mut(n)?;
+        let (fits, length) = if named { (slot.keyword_name(), length + 2) } else { (slot.keyword(), length) };
         fits.is_some().then_some((slot, length))
     }
 
@@ -868,6 +863,18 @@ pub(crate) enum Extent {
     Length(usize),
     UntilMark,
     UntilMarkOrEnd,
+}
+
+/// The slot that a reference into the priority cache names, and the reference's length; `None` for what begins
+/// otherwise, and for slots so high that they are rare.
+#[inline]
+fn slot_reference(bytes: &[u8]) -> Option<(usize, usize)> {
+    match bytes {
+        [code @ 0x80..=0x9F, ..] => Some((usize::from(code - 0x80), 1)),
+        [0xCC, n @ 0x00..=0x3F, ..] => Some((usize::from(*n), 2)),
+        [0xCC, high @ 0x50..=0x5F, low, ..] => Some((usize::from(high - 0x50) << 8 | usize::from(*low), 3)),
+        _ => None,
+    }
 }
 
 /// The head of a struct.

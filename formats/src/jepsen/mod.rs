@@ -1,6 +1,6 @@
 //! What happened in this Jepsen run? Reads what Jepsen leaves behind in its binary formats.
 //!
-//! `test.jepsen` is a container of checksummed [blocks] whose contents are [Fressian](fressian) objects; the history
+//! `test.jepsen` is a container of checksummed blocks whose contents are [Fressian](fressian) objects; the history
 //! lies in chunks of 16,384 operations. Its events are handed over in batches, so memory is bounded by the batch and by
 //! the largest single operation (version 1), and the file itself is best mapped. The older `test.fressian` is one object.
 //!

@@ -338,7 +338,7 @@ impl<'s> Emitter<'s> {
             }
             0xE4..=0xEC => self.vector(dec)?,
             0xA0..=0xAF => self.cached_struct(dec)?,
-            0xCA | 0x80..=0x9F => self.keyword(dec)?,
+            0xCA | 0xCC | 0x80..=0x9F => self.keyword(dec)?,
             0xDA..=0xE1 | 0xE3 => self.string(dec)?,
             _ => None,
         };
@@ -431,7 +431,7 @@ impl<'s> Emitter<'s> {
                 dec.skip(1);
                 Ok(Some(Cell::Nil))
             }
-            Some(0xCA | 0x80..=0x9F) => self.keyword(dec),
+            Some(0xCA | 0xCC | 0x80..=0x9F) => self.keyword(dec),
             Some(0xDA..=0xE1 | 0xE3) => self.string(dec),
             _ => Ok(None),
         }
