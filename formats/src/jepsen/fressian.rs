@@ -83,16 +83,21 @@ impl Slot {
     }
 
     /// The name, if this is a keyword.
-    pub(crate) fn keyword(&self) -> Option<&str> {
+    fn keyword(&self) -> Option<&str> {
         if let Some(Value::Keyword(name)) = &self.value { Some(name) } else { None }
     }
 
     /// The string, if this is one that a keyword may have as its name.
-    pub(crate) fn keyword_name(&self) -> Option<&str> {
+    fn keyword_name(&self) -> Option<&str> {
         match &self.value {
             Some(Value::Str(name)) if self.readable => Some(name),
             _ => None,
         }
+    }
+
+    /// The name of this keyword, or the string that is a keyword's name.
+    pub(crate) fn name(&self) -> &str {
+        if let Some(Value::Str(name) | Value::Keyword(name)) = &self.value { name } else { "" }
     }
 
     /// What this name means in an operation.
@@ -103,8 +108,7 @@ impl Slot {
     /// The id of this slot's name among texts, looked up once a generation.
     pub(crate) fn name_id(&mut self, generation: u32, texts: &mut TextPool) -> Option<u32> {
         if self.memo.0 != generation {
-            let (Some(Value::Str(name)) | Some(Value::Keyword(name))) = &self.value else { return None };
-            self.memo = (generation, texts.try_intern(name)?);
+            self.memo = (generation, texts.try_intern(self.name())?);
         }
         Some(self.memo.1)
     }
@@ -448,7 +452,7 @@ impl<'a> Decoder<'a> {
     /// A list that is a part of something else and adds no depth: `nil` is empty, and any other object is handed back.
     fn list_part(&mut self) -> Result<std::result::Result<Vec<Value>, Value>> {
         match self.peek()? {
-            0xE4..=0xEC | 0xED | 0xEE => self.items().map(Ok),
+            0xE4..=0xEE => self.items().map(Ok),
             _ => Ok(match self.read()? {
                 Value::Nil => Ok(Vec::new()),
                 Value::Vector(items) => Ok(items),
@@ -503,12 +507,6 @@ impl<'a> Decoder<'a> {
             self.last_tuple = (self.at - 1, self.at);
         }
         Ok(value)
-    }
-
-    /// The slot that the code under the cursor names, if it is one of the short codes for that.
-    #[inline]
-    pub(crate) fn slot(&mut self, code: u8) -> Option<&mut Slot> {
-        self.priority.get_mut(usize::from(code.checked_sub(0x80).filter(|&n| n < 32)?))
     }
 
     fn afford(&mut self, weight: u64) -> Result<()> {
@@ -808,13 +806,22 @@ impl<'a> Decoder<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// The byte under the cursor and the two after it.
+    /// The slot whose name is the keyword that stands next, and the keyword's length here, if it is written shortly: a
+    /// cached keyword, or one without namespace whose name is cached.
     #[inline]
-    pub(crate) fn ahead(&self) -> Option<[u8; 3]> {
-        self.bytes.get(self.at..)?.first_chunk().copied()
+    pub(crate) fn short_keyword(&mut self) -> Option<(&mut Slot, usize)> {
+        let rest = self.bytes.get(self.at..)?;
+        let (named, reference) = match rest {
+            [0xCA, 0xF7, reference @ ..] => (true, reference),
+            _ => (false, rest),
+        };
+        let (n, length) = slot_reference(reference)?;
+        let slot = self.priority.get_mut(n)?;
+        let (fits, length) = if named { (slot.keyword_name(), length + 2) } else { (slot.keyword(), length) };
+        fits.is_some().then_some((slot, length))
     }
 
-    /// Steps over bytes that [`peek`](Self::peek) or [`ahead`](Self::ahead) showed.
+    /// Steps over bytes that were looked at.
     #[inline]
     pub(crate) fn skip(&mut self, n: usize) {
         self.at = (self.at + n).min(self.bytes.len());
@@ -856,6 +863,18 @@ pub(crate) enum Extent {
     Length(usize),
     UntilMark,
     UntilMarkOrEnd,
+}
+
+/// The slot that a reference into the priority cache names, and the reference's length; `None` for what begins
+/// otherwise, and for slots so high that they are rare.
+#[inline]
+fn slot_reference(bytes: &[u8]) -> Option<(usize, usize)> {
+    match bytes {
+        [code @ 0x80..=0x9F, ..] => Some((usize::from(code - 0x80), 1)),
+        [0xCC, n @ 0x00..=0x3F, ..] => Some((usize::from(*n), 2)),
+        [0xCC, high @ 0x50..=0x5F, low, ..] => Some((usize::from(high - 0x50) << 8 | usize::from(*low), 3)),
+        _ => None,
+    }
 }
 
 /// The head of a struct.

@@ -1,11 +1,13 @@
 //! What happened in this Jepsen run? Reads what Jepsen leaves behind in its binary formats.
 //!
-//! `test.jepsen` is a container of checksummed [blocks] whose contents are [Fressian](fressian) objects; the history
+//! `test.jepsen` is a container of checksummed blocks whose contents are [Fressian](fressian) objects; the history
 //! lies in chunks of 16,384 operations. Its events are handed over in batches, so memory is bounded by the batch and by
 //! the largest single operation (version 1), and the file itself is best mapped. The older `test.fressian` is one object.
 //!
 //! A run that crashed leaves a torn file: what is whole in it is read, and the summary says where the rest begins. A
 //! block that is whole but damaged is an error that names it.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod blocks;
 #[cfg(test)]

@@ -195,7 +195,7 @@ impl<'s> Emitter<'s> {
     }
 
     fn entries(&mut self, dec: &mut Decoder<'_>, draft: &mut Draft, n: usize) -> Result<()> {
-        if n % 2 != 0 {
+        if !n.is_multiple_of(2) {
             return Err(dec.wrong(dec.position(), "a map has a key without a value"));
         }
         for _ in 0..n / 2 {
@@ -206,16 +206,13 @@ impl<'s> Emitter<'s> {
     }
 
     fn key(&mut self, dec: &mut Decoder<'_>) -> Result<Field> {
-        if let Some([0xCA, 0xF7, code]) = dec.ahead()
-            && let Some(slot) = dec.slot(code)
-            && slot.keyword_name().is_some()
-        {
+        if let Some((slot, length)) = dec.short_keyword() {
             let field = match slot.role() {
                 Role::Other => slot.name_id(self.generation, &mut self.batch.texts).map(Field::Extra),
                 role => Some(Field::Known(role)),
             };
             if let Some(field) = field {
-                dec.skip(3);
+                dec.skip(length);
                 return Ok(field);
             }
         }
@@ -271,9 +268,10 @@ impl<'s> Emitter<'s> {
     }
 
     fn event_type(&mut self, dec: &mut Decoder<'_>) -> Result<EventType> {
-        let code = dec.peek()?;
-        if let Some(kind) = dec.slot(code).and_then(|s| EventType::from_name(s.keyword()?.as_bytes())) {
-            dec.skip(1);
+        if let Some((slot, length)) = dec.short_keyword()
+            && let Some(kind) = EventType::from_name(slot.name().as_bytes())
+        {
+            dec.skip(length);
             return Ok(kind);
         }
         let value = self.read(dec)?;
@@ -289,6 +287,9 @@ impl<'s> Emitter<'s> {
         if let Some(n) = dec.try_int()? {
             return Ok(Process::Client(n));
         }
+        if let Some(name) = self.short_name(dec) {
+            return Ok(Process::Actor(name));
+        }
         let value = self.read(dec)?;
         Ok(self.process_of(&value))
     }
@@ -301,16 +302,19 @@ impl<'s> Emitter<'s> {
     }
 
     fn function(&mut self, dec: &mut Decoder<'_>) -> Result<Option<TextId>> {
-        let code = dec.peek()?;
-        if let Some(slot) = dec.slot(code)
-            && slot.keyword().is_some()
-            && let Some(id) = slot.name_id(self.generation, &mut self.batch.texts)
-        {
-            dec.skip(1);
-            return Ok(Some(id));
+        if let Some(name) = self.short_name(dec) {
+            return Ok(Some(name));
         }
         let value = self.read(dec)?;
         Ok(self.name_of(&value))
+    }
+
+    /// The name of a keyword that stands next and is written shortly.
+    fn short_name(&mut self, dec: &mut Decoder<'_>) -> Option<TextId> {
+        let (slot, length) = dec.short_keyword()?;
+        let id = slot.name_id(self.generation, &mut self.batch.texts)?;
+        dec.skip(length);
+        Some(id)
     }
 
     fn name_of(&mut self, value: &Value) -> Option<TextId> {
@@ -334,7 +338,7 @@ impl<'s> Emitter<'s> {
             }
             0xE4..=0xEC => self.vector(dec)?,
             0xA0..=0xAF => self.cached_struct(dec)?,
-            0xCA | 0x80..=0x9F => self.keyword(dec)?,
+            0xCA | 0xCC | 0x80..=0x9F => self.keyword(dec)?,
             0xDA..=0xE1 | 0xE3 => self.string(dec)?,
             _ => None,
         };
@@ -395,20 +399,10 @@ impl<'s> Emitter<'s> {
     }
 
     fn micro_operation(&mut self, dec: &mut Decoder<'_>) -> Result<Option<Mop>> {
-        // A list of three, and a keyword without namespace whose name is cached, or a cached keyword.
-        let Some([0xE7, code, _]) = dec.ahead() else { return Ok(None) };
-        dec.skip(1);
-        let (code, length) = match dec.ahead() {
-            Some([0xCA, 0xF7, name]) => (name, 3),
-            _ => (code, 1),
-        };
-        let Some(slot) = dec.slot(code) else { return Ok(None) };
-        let named = if length == 3 { slot.keyword_name() } else { slot.keyword() };
-        if named.is_none() {
+        if dec.try_list()? != Some(3) {
             return Ok(None);
         }
-        let Some(f) = slot.name_id(self.generation, &mut self.batch.texts) else { return Ok(None) };
-        dec.skip(length);
+        let Some(f) = self.short_name(dec) else { return Ok(None) };
         let key = match dec.try_int()? {
             Some(n) => Cell::Int(n),
             None => match self.short_text(dec)? {
@@ -437,7 +431,7 @@ impl<'s> Emitter<'s> {
                 dec.skip(1);
                 Ok(Some(Cell::Nil))
             }
-            Some(0xCA | 0x80..=0x9F) => self.keyword(dec),
+            Some(0xCA | 0xCC | 0x80..=0x9F) => self.keyword(dec),
             Some(0xDA..=0xE1 | 0xE3) => self.string(dec),
             _ => Ok(None),
         }
@@ -502,21 +496,10 @@ impl<'s> Emitter<'s> {
 
     /// A keyword without namespace whose name is cached, or a cached keyword, as text.
     fn keyword(&mut self, dec: &mut Decoder<'_>) -> Result<Option<Cell>> {
+        let Some((slot, length)) = dec.short_keyword() else { return Ok(None) };
         self.scratch.clear();
         self.scratch.push(':');
-        let length = match dec.ahead() {
-            Some([0xCA, 0xF7, code]) => {
-                let Some(name) = dec.slot(code).and_then(|s| s.keyword_name()) else { return Ok(None) };
-                self.scratch.push_str(name);
-                3
-            }
-            Some([code, ..]) => {
-                let Some(name) = dec.slot(code).and_then(|s| s.keyword()) else { return Ok(None) };
-                self.scratch.push_str(name);
-                1
-            }
-            None => return Ok(None),
-        };
+        self.scratch.push_str(slot.name());
         dec.skip(length);
         Ok(self.batch.texts.try_intern(&self.scratch).map(Cell::Text))
     }
