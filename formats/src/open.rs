@@ -132,6 +132,14 @@ pub fn open(name: &str, options: &OpenOptions, progress: Progress<'_>) -> Result
     open_unnamed(name, options, progress).map_err(|e| e.in_file(if name == "-" { "standard input" } else { name }))
 }
 
+/// Opens a history that lies in memory.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_bytes(bytes: &[u8], options: &OpenOptions) -> Result<History> {
+    stream(Box::new(bytes), None, options, &|_, _| {})
+}
+
 fn open_unnamed(name: &str, options: &OpenOptions, progress: Progress<'_>) -> Result<History> {
     if name == "-" {
         return stream(Box::new(io::stdin().lock()), None, options, progress);
