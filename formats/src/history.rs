@@ -188,6 +188,12 @@ impl Chunk {
         &self.f
     }
 
+    /// The code of a row's function name.
+    #[inline]
+    pub fn f_code(&self, i: usize) -> Option<u16> {
+        self.f.is_valid(i).then(|| self.f.value(i))
+    }
+
     /// Keys.
     pub fn key(&self) -> &ScalarCol {
         &self.key

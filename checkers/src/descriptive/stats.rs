@@ -45,12 +45,11 @@ pub fn stats(history: &History) -> Stats {
     let mut counts = vec![[0u64; 4]; functions + 1];
     let mut seen = Vec::new();
     for chunk in history.chunks() {
-        let f = chunk.f();
         for (i, &status) in chunk.status().iter().enumerate() {
             if !chunk.is_client(i) {
                 continue;
             }
-            let code = if f.nulls().is_some_and(|n| n.is_null(i)) { functions } else { f.values()[i] as usize };
+            let code = chunk.f_code(i).map_or(functions, usize::from);
             if counts[code] == [0; 4] {
                 seen.push(code);
             }

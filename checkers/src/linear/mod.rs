@@ -21,6 +21,7 @@ mod search;
 mod shrink;
 #[cfg(test)]
 pub(crate) mod tests;
+pub mod registers;
 pub mod verify;
 
 use search::{Found, TooMany};
