@@ -1232,9 +1232,14 @@ fn unsplit_sealed(chunk: &mut Chunk, shared: &mut Shared, bare_nil: TextId) -> R
     Ok(())
 }
 
-/// Derives the fault timeline, and each operation's fault epoch where the recorder did not write it.
-fn finish_faults(chunks: &mut [Chunk], shared: &mut Shared) -> Result<()> {
+/// Derives the fault timeline.
+pub(crate) fn find_faults(chunks: &[Chunk], shared: &mut Shared) {
     shared.faults = timeline(&fault_ops(chunks, shared));
+}
+
+/// Derives the fault timeline, and each operation's fault epoch where the recorder did not write it.
+pub(crate) fn finish_faults(chunks: &mut [Chunk], shared: &mut Shared) -> Result<()> {
+    find_faults(chunks, shared);
     if shared.meta.epochs_recorded || shared.faults.is_empty() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod build;
-mod columnar;
+pub mod columnar;
 pub mod columns;
 pub mod error;
 pub mod event;
