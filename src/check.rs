@@ -232,7 +232,10 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
 
 fn known_workload(name: &str) -> Result<&'static str, BadRequest> {
     MODELS.iter().map(|m| m.name).find(|m| *m == name).ok_or_else(|| {
-        BadRequest(format!("no checker judges the workload `{name}`: this version knows {}", list(MODELS.map(|m| m.name))))
+        BadRequest(format!(
+            "no checker judges the workload `{name}`: this version knows {}",
+            list(MODELS.map(|m| m.name))
+        ))
     })
 }
 
@@ -278,7 +281,8 @@ fn linear(history: &History, workload: &Workload, options: &CheckOptions) -> Res
         ));
     }
     let name = options.model.as_deref().unwrap_or(workload.name);
-    let model = MODELS.iter().find(|m| m.name == name).ok_or("no model fits these operations: name one with --model")?.name;
+    let model =
+        MODELS.iter().find(|m| m.name == name).ok_or("no model fits these operations: name one with --model")?.name;
     let by_format = if history.meta().format == "process-log" { FailedCas::Observed } else { FailedCas::DidNotHappen };
     let failed_cas = options.failed_cas.unwrap_or(by_format);
     let Registers { problems, keys, failed } =

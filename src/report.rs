@@ -90,12 +90,8 @@ pub fn human(report: &Report, history: &History, quiet: bool) -> String {
 /// Format, counts, processes and span of a history, in a line.
 pub fn summary(history: &History) -> String {
     let counts = history.counts();
-    let mut text = format!(
-        "{}, {}: {}",
-        history.meta().format,
-        counted(counts.iter().sum(), "operation"),
-        outcomes(&counts)
-    );
+    let mut text =
+        format!("{}, {}: {}", history.meta().format, counted(counts.iter().sum(), "operation"), outcomes(&counts));
     if let Some(span) = span(history) {
         let _ = write!(text, "; {}", nanoseconds(span));
     }
@@ -225,7 +221,11 @@ fn sub_history(history: &History, violation: &Violation, out: &mut String) {
     for row in rows {
         let op = history.op(row);
         let mut value = String::new();
-        if op.status() == Status::Ok { op.write_complete_value(&mut value) } else { op.write_invoke_value(&mut value) };
+        if op.status() == Status::Ok {
+            op.write_complete_value(&mut value)
+        } else {
+            op.write_invoke_value(&mut value)
+        };
         let end = op.complete_index().map_or("…".into(), |i| i.to_string());
         let who = op.process().map_or(String::new(), |p| format!("process {p}"));
         let _ = writeln!(
@@ -354,10 +354,13 @@ fn linear_json(linear: &Linear, history: &History, out: &mut Map<String, Json>) 
         anomalies.insert(v.kind.into(), json!(n));
     }
     out.insert("model".into(), json!(linear.model));
-    out.insert("failed_cas".into(), json!(match linear.failed_cas {
-        FailedCas::DidNotHappen => "did-not-happen",
-        FailedCas::Observed => "observed",
-    }));
+    out.insert(
+        "failed_cas".into(),
+        json!(match linear.failed_cas {
+            FailedCas::DidNotHappen => "did-not-happen",
+            FailedCas::Observed => "observed",
+        }),
+    );
     out.insert("anomalies".into(), Json::Object(anomalies));
     out.insert("violations".into(), violations.iter().map(|v| violation_json(v, linear, history)).collect());
     out.insert("coverage".into(), coverage_json(linear, history));

@@ -30,10 +30,20 @@ pub fn weaknesses(history: &History) -> Vec<Weakness> {
     for op in history.clients() {
         let unknown = op.status().is_unknown();
         found.note("invoke_ts", "missing", op.invoke_time().is_none(), &op);
-        found.note("complete_ts", "missing although the operation was answered", !unknown && op.complete_time().is_none(), &op);
+        found.note(
+            "complete_ts",
+            "missing although the operation was answered",
+            !unknown && op.complete_time().is_none(),
+            &op,
+        );
         let unmarked = by_record && op.status() == Status::Pending;
         found.note("timeout_marker", "missing although there was no answer", unmarked, &op);
-        found.note("node_seen", "missing: claims about replication, leadership or membership need it", op.node().is_none(), &op);
+        found.note(
+            "node_seen",
+            "missing: claims about replication, leadership or membership need it",
+            op.node().is_none(),
+            &op,
+        );
         let said = unknown && op.f().is_some_and(is_read) && !matches!(op.output(), ValueRef::Nil);
         found.note("output", "present on an operation of unknown outcome: it says nothing", said, &op);
         if let Some(id) = op.extra("op_id") {
@@ -104,10 +114,10 @@ mod tests {
 
     #[test]
     fn missing_times_are_named_with_their_number_and_the_first() {
-        assert_eq!(fields("invoke 0 read @1 / ok 0 read 1 @2 / invoke 0 read / ok 0 read 1"), [
-            ("invoke_ts", 1, 2),
-            ("complete_ts", 1, 2)
-        ]);
+        assert_eq!(
+            fields("invoke 0 read @1 / ok 0 read 1 @2 / invoke 0 read / ok 0 read 1"),
+            [("invoke_ts", 1, 2), ("complete_ts", 1, 2)]
+        );
     }
 
     #[test]

@@ -42,12 +42,16 @@ pub fn guess(history: &History) -> Workload {
     let all = |allowed: &[&str]| shape.fs.iter().all(|f| allowed.contains(&f.as_str()));
     let fs = shape.fs.join(", ");
     match () {
-        () if all(&["read", "write", "cas", "r", "w"]) && has("cas") => of("cas-register", format!("operations are {fs}")),
+        () if all(&["read", "write", "cas", "r", "w"]) && has("cas") => {
+            of("cas-register", format!("operations are {fs}"))
+        }
         () if all(&["read", "write", "r", "w"]) && shape.reads_collection && has("write") => {
             of("comments", "writes of values, and reads that return many".into())
         }
         () if all(&["read", "write", "r", "w"]) => of("register", format!("operations are {fs}")),
-        () if has("transfer") || (has("read") && shape.reads_map) => of("bank", "transfers, or reads of a map of balances".into()),
+        () if has("transfer") || (has("read") && shape.reads_map) => {
+            of("bank", "transfers, or reads of a map of balances".into())
+        }
         () if has("credit") || has("debit") => of("bank-credit-debit", format!("operations are {fs}")),
         () if has("enqueue") || has("dequeue") || has("drain") => of("queue", format!("operations are {fs}")),
         () if has("send") || has("poll") => of("log", format!("operations are {fs}")),
@@ -55,7 +59,9 @@ pub fn guess(history: &History) -> Workload {
         () if has("generate") => of("unique-ids", format!("operations are {fs}")),
         () if has("get") && (has("put") || has("append")) => of("kv-append", format!("operations are {fs}")),
         () if has("add") && shape.reads_collection => of("set", "adds, and reads that return many".into()),
-        () if (has("add") || has("inc") || has("dec")) && shape.reads_scalar => of("counter", "adds, and reads of a number".into()),
+        () if (has("add") || has("inc") || has("dec")) && shape.reads_scalar => {
+            of("counter", "adds, and reads of a number".into())
+        }
         () if has("add") => of("set", "adds, and no read that returned".into()),
         () if has("inc") => of("monotonic", format!("operations are {fs}")),
         () => of("unknown", format!("operations are {fs}")),

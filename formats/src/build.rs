@@ -20,7 +20,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::columns::{
-    ExtraBuilder, ListCol, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, ValueRef, optional,
+    ExtraBuilder, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, ValueRef, optional,
 };
 use crate::error::{Place, ReadError, Result};
 use crate::event::{Cell, EventBatch, EventType, Mop, NONE, Process, Span, TextId};
@@ -1236,9 +1236,14 @@ fn unsplit_sealed(chunk: &mut Chunk, shared: &mut Shared, bare_nil: TextId) -> R
     Ok(())
 }
 
-/// Derives the fault timeline, and each operation's fault epoch where the recorder did not write it.
-fn finish_faults(chunks: &mut [Chunk], shared: &mut Shared) -> Result<()> {
+/// Derives the fault timeline.
+pub(crate) fn find_faults(chunks: &[Chunk], shared: &mut Shared) {
     shared.faults = timeline(&fault_ops(chunks, shared));
+}
+
+/// Derives the fault timeline, and each operation's fault epoch where the recorder did not write it.
+pub(crate) fn finish_faults(chunks: &mut [Chunk], shared: &mut Shared) -> Result<()> {
+    find_faults(chunks, shared);
     if shared.meta.epochs_recorded || shared.faults.is_empty() {
         return Ok(());
     }
@@ -1289,11 +1294,4 @@ fn fault_ops(chunks: &[Chunk], shared: &Shared) -> Vec<FaultOp> {
         }
     }
     ops
-}
-
-impl ListCol {
-    #[cfg(test)]
-    pub(crate) fn rows(&self) -> usize {
-        self.offsets.len() - 1
-    }
 }

@@ -7,6 +7,7 @@
 //! Memory: about 60 bytes an operation of a register history, plus 8 bytes a list element.
 
 use std::collections::BinaryHeap;
+use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -76,7 +77,7 @@ pub enum KeyForm {
 }
 
 /// What is known of a history as a whole.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Name of the format it was read from.
     pub format: String,
@@ -723,6 +724,71 @@ impl<'a> Iterator for Events<'a> {
             self.open.push(Completing { at, op });
         }
         Some((op, Side::Invocation))
+    }
+}
+
+/// Are two histories the same, operation by operation and in all that is known of the whole?
+///
+/// # Errors
+/// The first difference, in words.
+pub fn same(a: &History, b: &History) -> Result<(), String> {
+    if a.meta() != b.meta() {
+        return Err(format!("what is known of the whole: {:?} and {:?}", a.meta(), b.meta()));
+    }
+    same_operations(a, b)
+}
+
+/// Are two histories the same, operation by operation? Ids and chunks may differ, and so may the order of further fields.
+///
+/// # Errors
+/// The first difference, in words.
+pub fn same_operations(a: &History, b: &History) -> Result<(), String> {
+    let differ = |what: &str, x: &dyn Debug, y: &dyn Debug| Err(format!("{what}: {x:?} and {y:?}"));
+    if a.len() != b.len() {
+        return differ("number of operations", &a.len(), &b.len());
+    }
+    for (row, (x, y)) in a.ops().zip(b.ops()).enumerate() {
+        for ((name, x), (_, y)) in x.facts().iter().zip(y.facts()) {
+            if *x != y {
+                return differ(&format!("{name} of row {}", row + 1), x, &y);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl OpRef<'_> {
+    /// All that is known of an operation, as texts to compare.
+    fn facts(&self) -> [(&'static str, String); 17] {
+        let text = |write: &dyn Fn(&mut String)| {
+            let mut out = String::new();
+            write(&mut out);
+            out
+        };
+        let sorted = |mut fields: Vec<(&str, &str)>| {
+            fields.sort_unstable();
+            format!("{fields:?}")
+        };
+        let known = self.txn().map(|t| t.iter().map(|m| m.known).collect::<Vec<_>>());
+        [
+            ("index", self.index().to_string()),
+            ("complete_index", format!("{:?}", self.complete_index())),
+            ("process", format!("{:?}", self.process())),
+            ("actor", format!("{:?}", self.actor())),
+            ("status", self.status().name().into()),
+            ("f", format!("{:?}", self.f())),
+            ("invoke_time", format!("{:?}", self.invoke_time())),
+            ("complete_time", format!("{:?}", self.complete_time())),
+            ("key", text(&|out| self.shared.write_scalar(self.key(), out))),
+            ("the invocation's value", text(&|out| self.write_invoke_value(out))),
+            ("the completion's value", text(&|out| self.write_complete_value(out))),
+            ("what is known of txn", format!("{known:?}")),
+            ("error", format!("{:?}", self.error())),
+            ("node", format!("{:?}", self.node())),
+            ("fault_epoch", format!("{:?}", self.fault_epoch())),
+            ("extra", sorted(self.extras().collect())),
+            ("invoke_extra", sorted(self.invoke_extras().collect())),
+        ]
     }
 }
 

@@ -6,11 +6,12 @@
 use std::fs::File;
 use std::io::{self, Cursor, Read, Write};
 use std::path::Path;
-use std::sync::Arc;
 
+use bytes::Bytes;
 use memmap2::Mmap;
 
 use crate::build::{BuildOptions, HistoryBuilder, Lift};
+use crate::columnar;
 use crate::error::{ReadError, Result};
 use crate::event::EventBatch;
 use crate::history::History;
@@ -361,12 +362,10 @@ fn text(format: Format, input: &mut dyn Read, options: &OpenOptions) -> Result<H
 }
 
 fn mapped(format: Format, map: Mmap, options: &OpenOptions) -> Result<History> {
+    let columnar = columnar::ReadOptions { threads: options.threads, lenient: options.lenient };
     match format {
-        Format::Arrow => crate::columnar::read_ipc(Arc::new(map)),
-        Format::Parquet if crate::columnar::is_default_schema(&map)? => {
-            build(format, options, |sink| crate::columnar::read_default_schema(Arc::new(map), sink).map(|()| None))
-        }
-        Format::Parquet => crate::columnar::read_parquet(Arc::new(map), options.threads),
+        Format::Arrow => columnar::read_ipc_bytes(Bytes::from_owner(map), &columnar),
+        Format::Parquet => columnar::read_parquet_bytes(Bytes::from_owner(map), &columnar),
         Format::Jepsen => build(format, options, |sink| {
             let torn = crate::jepsen::read(&map, sink)?.torn;
             Ok(torn.map(|t| {

@@ -2,7 +2,7 @@
 
 use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
 use elench_formats::event::{Event, EventBatch, EventType, MopNames, Process};
-use elench_formats::history::{History, KeyForm, Order, same};
+use elench_formats::history::{History, KeyForm, Order, same_operations};
 use elench_formats::open::{OpenOptions, open_bytes};
 use elench_formats::write::{Target, to_writer};
 use elench_formats::{Format, Value};
@@ -28,9 +28,11 @@ fn hostile() -> impl Strategy<Value = Value> {
         prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(-0.0), Just(1e300)].prop_map(Value::Float),
         (any::<i64>(), 2i64..1000).prop_map(|(n, d)| Value::ratio(&n.to_string(), &d.to_string()).unwrap()),
         "[1-9][0-9]{0,30}\\.[0-9]{1,30}".prop_map(|d| Value::Decimal(d.into())),
-        prop_oneof![Just(10u32), Just(32), Just(0x41), Just(0xd800), Just(0x2028), Just(0x5b), 0x21u32..0x7f].prop_map(Value::Char),
+        prop_oneof![Just(10u32), Just(32), Just(0x41), Just(0xd800), Just(0x2028), Just(0x5b), 0x21u32..0x7f]
+            .prop_map(Value::Char),
         text.prop_map(|s| Value::Str(s.into())),
-        proptest::collection::vec(prop_oneof![Just(0xd800u16), Just(0xdc00), Just(0x61), any::<u16>()], 0..6).prop_map(Value::utf16),
+        proptest::collection::vec(prop_oneof![Just(0xd800u16), Just(0xdc00), Just(0x61), any::<u16>()], 0..6)
+            .prop_map(Value::utf16),
         name.clone().prop_map(Value::keyword),
         prop_oneof![Just("sym"), Just("ns/sym"), Just("-x")].prop_map(|s| Value::Symbol(s.into())),
     ];
@@ -41,9 +43,8 @@ fn hostile() -> impl Strategy<Value = Value> {
             proptest::collection::vec((inner.clone(), inner.clone()), 0..4).prop_map(Value::map),
             (prop_oneof![Just("inst"), Just("object"), Just("a.b/c")], inner.clone())
                 .prop_map(|(tag, v)| Value::Tagged(tag.into(), Box::new(v))),
-            (name.clone(), inner.clone(), inner).prop_map(|(f, k, v)| {
-                Value::Vector(vec![Value::Vector(vec![Value::keyword(f), k, v])])
-            }),
+            (name.clone(), inner.clone(), inner)
+                .prop_map(|(f, k, v)| { Value::Vector(vec![Value::Vector(vec![Value::keyword(f), k, v])]) }),
         ]
     })
 }
@@ -51,7 +52,8 @@ fn hostile() -> impl Strategy<Value = Value> {
 /// Values that histories usually hold.
 fn usual() -> impl Strategy<Value = Value> {
     let int = (-5i64..6).prop_map(Value::Int);
-    let pair = (0i64..3, prop_oneof![Just(Value::Nil), int.clone()]).prop_map(|(k, v)| Value::Vector(vec![Value::Int(k), v]));
+    let pair =
+        (0i64..3, prop_oneof![Just(Value::Nil), int.clone()]).prop_map(|(k, v)| Value::Vector(vec![Value::Int(k), v]));
     let mop = (prop_oneof![Just("r"), Just("w"), Just("append")], 0i64..3, prop_oneof![Just(Value::Nil), int.clone()])
         .prop_map(|(f, k, v)| Value::Vector(vec![Value::keyword(f), Value::Int(k), v]));
     prop_oneof![
@@ -74,11 +76,25 @@ struct Step {
 }
 
 fn steps(value: impl Strategy<Value = Value> + Clone + 'static) -> impl Strategy<Value = Vec<Step>> {
-    let f = prop_oneof![Just("read"), Just("write"), Just("cas"), Just("txn"), Just("odd name"), Just("nil"), Just("1")];
-    let field = prop_oneof![Just("node"), Just("error"), Just("persist-to"), Just("\"a string\""), Just("'sym"), Just("[1 2]"), Just("n/s")];
+    let f =
+        prop_oneof![Just("read"), Just("write"), Just("cas"), Just("txn"), Just("odd name"), Just("nil"), Just("1")];
+    let field = prop_oneof![
+        Just("node"),
+        Just("error"),
+        Just("persist-to"),
+        Just("\"a string\""),
+        Just("'sym"),
+        Just("[1 2]"),
+        Just("n/s")
+    ];
     let extra = proptest::option::weighted(0.3, (field, value.clone()));
-    let step = (0u8..5, f, 0u8..3, value, extra)
-        .prop_map(|(process, f, kind, value, extra)| Step { process, f, kind, value, extra });
+    let step = (0u8..5, f, 0u8..3, value, extra).prop_map(|(process, f, kind, value, extra)| Step {
+        process,
+        f,
+        kind,
+        value,
+        extra,
+    });
     proptest::collection::vec(step, 0..40)
 }
 
@@ -138,7 +154,9 @@ fn survives(h: &History) -> Result<(), TestCaseError> {
         (Target::Parquet, Format::Parquet),
         (Target::Arrow, Format::Arrow),
     ] {
-        let back = through(h, target, format).and_then(|back| same(h, &back)).map_err(|e| format!("{}: {e}", target.name()));
+        let back = through(h, target, format)
+            .and_then(|back| same_operations(h, &back))
+            .map_err(|e| format!("{}: {e}", target.name()));
         prop_assert!(back.is_ok(), "{}", back.unwrap_err());
     }
     Ok(())

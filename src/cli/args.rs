@@ -88,6 +88,7 @@ pub struct CheckArgs {
     /// Files, Jepsen store directories, or - for standard input
     #[arg(required = true, value_name = "HISTORY")]
     pub histories: Vec<String>,
+    /// How to read
     #[command(flatten)]
     pub read: ReadArgs,
     /// Checker to run (repeatable; default: those that fit the history)
@@ -141,6 +142,7 @@ pub struct InfoArgs {
     /// Files, Jepsen store directories, or - for standard input
     #[arg(required = true, value_name = "HISTORY")]
     pub histories: Vec<String>,
+    /// How to read
     #[command(flatten)]
     pub read: ReadArgs,
     /// Print one JSON document a history instead of text
@@ -162,6 +164,7 @@ pub struct ConvertArgs {
     /// File to write, or - for standard output; its extension names the format
     #[arg(value_name = "OUT")]
     pub output: String,
+    /// How to read
     #[command(flatten)]
     pub read: ReadArgs,
     /// Format to write
@@ -249,7 +252,8 @@ fn share(text: &str) -> Result<f64, String> {
 /// A duration such as `90s`, `1.5m`, `200ms`.
 fn duration(text: &str) -> Result<Duration, String> {
     let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
-    let (number, scale) = scaled(text, &units).ok_or("a duration is a number and ns, us, ms, s, m, h or d: 90s, 1.5m")?;
+    let (number, scale) =
+        scaled(text, &units).ok_or("a duration is a number and ns, us, ms, s, m, h or d: 90s, 1.5m")?;
     Duration::try_from_secs_f64(number * scale).map_err(|e| e.to_string())
 }
 

@@ -41,9 +41,10 @@ fn options(args: &GenArgs) -> Result<GenOptions, Stop> {
     let names = || workload.faults().iter().map(|f| f.name()).collect::<Vec<_>>().join(", ");
     let fault = match args.fault.as_deref() {
         None => None,
-        Some(name) => Some(Fault::from_name(name).ok_or_else(|| {
-            Stop::Error(format!("faults of the workload {} are: {}", workload.name(), names()))
-        })?),
+        Some(name) => Some(
+            Fault::from_name(name)
+                .ok_or_else(|| Stop::Error(format!("faults of the workload {} are: {}", workload.name(), names())))?,
+        ),
     };
     let usual = GenOptions::new(workload);
     let keys = args.keys.unwrap_or(usual.keys);

@@ -98,7 +98,15 @@ impl<'a> Info<'a> {
             KeyForm::None if meta.key_reason.is_empty() => {}
             KeyForm::None => line("keys", &format!("none lifted: {}", meta.key_reason)),
             form => {
-                line("keys", &format!("{} ({}) {}", thousands(history.key_index().len() as u64), key_form(form), meta.key_reason));
+                line(
+                    "keys",
+                    &format!(
+                        "{} ({}) {}",
+                        thousands(history.key_index().len() as u64),
+                        key_form(form),
+                        meta.key_reason
+                    ),
+                );
             }
         }
         if self.nemesis > 0 {
@@ -116,7 +124,10 @@ impl<'a> Info<'a> {
             line("note", note);
         }
         for w in &self.weak {
-            line("weak", &format!("{}: {} ({}, first: op {})", w.field, w.what, counted(w.count, "operation"), w.first));
+            line(
+                "weak",
+                &format!("{}: {} ({}, first: op {})", w.field, w.what, counted(w.count, "operation"), w.first),
+            );
         }
         line("memory", &format!("{} bytes of columns", thousands(history.memory() as u64)));
         line("check with", &self.suggestion());

@@ -110,7 +110,11 @@ fn checkers(args: &ListArgs) -> Result<Exit, Stop> {
             continue;
         }
         let describes = if c.judges { "" } else { " (describes; makes no verdict)" };
-        writeln!(out, "{}{describes}\n  asks     {}\n  needs    {}\n  example  {}\n", c.name, c.question, c.needs, c.example)?;
+        writeln!(
+            out,
+            "{}{describes}\n  asks     {}\n  needs    {}\n  example  {}\n",
+            c.name, c.question, c.needs, c.example
+        )?;
     }
     Ok(Exit::Passed)
 }
@@ -119,11 +123,16 @@ fn models(args: &ListArgs) -> Result<Exit, Stop> {
     let mut out = io::stdout().lock();
     for m in &crate::check::MODELS {
         if args.json {
-            let line = json!({ "name": m.name, "operations": m.operations, "initial": m.initial, "example": m.example });
+            let line =
+                json!({ "name": m.name, "operations": m.operations, "initial": m.initial, "example": m.example });
             writeln!(out, "{line}")?;
             continue;
         }
-        writeln!(out, "{}\n  operations  {}\n  initial     {}\n  example     {}\n", m.name, m.operations, m.initial, m.example)?;
+        writeln!(
+            out,
+            "{}\n  operations  {}\n  initial     {}\n  example     {}\n",
+            m.name, m.operations, m.initial, m.example
+        )?;
     }
     Ok(Exit::Passed)
 }

@@ -3,11 +3,11 @@
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// A bar of bytes read.
-pub struct Reading(ProgressBar);
+pub(super) struct Reading(ProgressBar);
 
 impl Reading {
     /// For the input of this name. Hidden where standard error is no terminal.
-    pub fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let bar = ProgressBar::new_spinner();
         let style = "{spinner} reading {msg}  {bytes}{prefix}  {binary_bytes_per_sec}  {elapsed}";
         if let Ok(style) = ProgressStyle::with_template(style) {
@@ -18,7 +18,7 @@ impl Reading {
     }
 
     /// So many bytes of so many.
-    pub fn tell(&self, read: u64, total: Option<u64>) {
+    pub(super) fn tell(&self, read: u64, total: Option<u64>) {
         if let (Some(total), 0) = (total, self.0.position()) {
             self.0.set_prefix(format!(" of {}", indicatif::BinaryBytes(total)));
         }
@@ -33,11 +33,11 @@ impl Drop for Reading {
 }
 
 /// A spinner while something without a measure goes on.
-pub struct Working(ProgressBar);
+pub(super) struct Working(ProgressBar);
 
 impl Working {
     /// Says what.
-    pub fn new(what: &str) -> Self {
+    pub(super) fn new(what: &str) -> Self {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {elapsed}") {
             bar.set_style(style);
@@ -55,11 +55,11 @@ impl Drop for Working {
 }
 
 /// A bar of operations done.
-pub struct Counting(ProgressBar);
+pub(super) struct Counting(ProgressBar);
 
 impl Counting {
     /// Towards so many.
-    pub fn new(what: &str, total: u64) -> Self {
+    pub(super) fn new(what: &str, total: u64) -> Self {
         let bar = ProgressBar::new(total);
         if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len}  eta {eta}") {
             bar.set_style(style);
@@ -69,7 +69,7 @@ impl Counting {
     }
 
     /// So many done.
-    pub fn tell(&self, done: u64) {
+    pub(super) fn tell(&self, done: u64) {
         self.0.set_position(done);
     }
 }

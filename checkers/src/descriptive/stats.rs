@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn operations_are_counted_by_function_and_outcome_and_the_nemesis_is_not() {
-        let h = history("invoke 0 read / ok 0 read 1 / info nemesis kill / invoke 1 write 2 / info 1 / invoke 0 read").unwrap();
+        let h = history("invoke 0 read / ok 0 read 1 / info nemesis kill / invoke 1 write 2 / info 1 / invoke 0 read")
+            .unwrap();
         let stats = stats(&h);
         let line = |f: &str, counts| FunctionCounts { f: Some(f.into()), counts };
         assert_eq!(stats.by_f, [line("read", [1, 0, 0, 1]), line("write", [0, 0, 1, 0])]);

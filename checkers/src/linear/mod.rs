@@ -17,11 +17,11 @@ use crate::outcome::{Answer, Certificate, Coverage, KeyId, KeyOrder, OpId, Outco
 mod explain;
 mod frontier;
 mod log;
+pub mod registers;
 mod search;
 mod shrink;
 #[cfg(test)]
 pub(crate) mod tests;
-pub mod registers;
 pub mod verify;
 
 use search::{Found, TooMany};

@@ -6,7 +6,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use crate::error::{ReadError, Result};
+use crate::columnar::{self, WholeFile, WriteOptions};
+use crate::error::Result;
 use crate::history::History;
 
 pub mod edn;
@@ -71,42 +72,35 @@ impl Target {
 /// # Errors
 /// When the format cannot say what the history says, or writing fails.
 pub fn to_file(history: &History, target: Target, path: &Path) -> Result<()> {
-    let name = path.display().to_string();
-    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let cannot = |e: &dyn std::fmt::Display| ReadError::new(format!("cannot write: {e}")).in_file(&name);
-    let mut temporary = tempfile::NamedTempFile::new_in(dir).map_err(|e| cannot(&e))?;
-    to_writer(history, target, temporary.as_file_mut()).map_err(|e| e.in_file(&name))?;
-    temporary.as_file().sync_all().map_err(|e| cannot(&e))?;
-    readable(temporary.as_file()).map_err(|e| cannot(&e))?;
-    temporary.persist(path).map_err(|e| cannot(&e.error))?;
-    Ok(())
+    let options = WriteOptions::default();
+    match target {
+        Target::Parquet => columnar::write_parquet(path, history, &options),
+        Target::Arrow => columnar::write_ipc(path, history, &options),
+        _ => {
+            let file = WholeFile::create(path)?;
+            to_writer(history, target, &mut file.file()?).map_err(|e| e.in_file(&path.display().to_string()))?;
+            file.finish()
+        }
+    }
 }
 
-/// Temporary files are private; what they become is as readable as any new file.
-#[cfg(unix)]
-fn readable(file: &File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(std::fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn readable(_file: &File) -> io::Result<()> {
-    Ok(())
-}
-
-/// Writes a history to anything.
+/// Writes a history to anything. Columnar formats, which end with an index, pass through a temporary file.
 ///
 /// # Errors
 /// When the format cannot say what the history says, or writing fails.
-pub fn to_writer(history: &History, target: Target, out: &mut (dyn Write + Send)) -> Result<()> {
+pub fn to_writer(history: &History, target: Target, out: &mut dyn Write) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 18, out);
     match target {
         Target::Edn => edn::write(history, &mut out)?,
         Target::Jsonl => json::write(history, &mut out)?,
         Target::Schema => schema::write_jsonl(history, &mut out)?,
         Target::Csv => schema::write_csv(history, &mut out)?,
-        Target::Parquet => crate::columnar::write_parquet(history, &mut out)?,
-        Target::Arrow => crate::columnar::write_ipc(history, &mut out)?,
+        Target::Parquet | Target::Arrow => {
+            let dir = tempfile::tempdir()?;
+            let path = dir.path().join("history");
+            to_file(history, target, &path)?;
+            io::copy(&mut File::open(&path)?, &mut out)?;
+        }
     }
     out.flush()?;
     Ok(())

@@ -1,0 +1,233 @@
+//! Arrow IPC files: columns that are used where they lie.
+//!
+//! Uncompressed and aligned, so that a mapped file is a history at once: only texts are read into the pools. The
+//! buffers' places and declared sizes are checked before Arrow's reader sees them. There is no checksum: reading every
+//! byte would cost more than everything else together; what is checked is what could not have been recorded.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::FileDecoder;
+use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+use arrow_ipc::{Block, CompressionType, MessageHeader, MetadataVersion};
+use arrow_schema::{ArrowError, Schema};
+use bytes::Bytes;
+use memmap2::Mmap;
+
+use crate::History;
+use crate::error::{ReadError, Result};
+use crate::history::{CHUNK_ROWS, Chunk};
+
+use super::meta;
+use super::parquet::{FREE_BYTES, RATIO};
+use super::read::{Decoder, Pools};
+use super::schema::Plan;
+use super::write::{Encoder, WholeFile};
+use super::{Compression, ReadOptions, WriteOptions};
+
+const MAGIC: &[u8; 6] = b"ARROW1";
+
+/// Writes a history as an Arrow IPC file.
+///
+/// # Errors
+/// When the file cannot be written; nothing is left under its name then.
+pub fn write_ipc(path: &Path, history: &History, options: &WriteOptions) -> Result<()> {
+    let compression = match options.compression.unwrap_or(Compression::None) {
+        Compression::None => None,
+        Compression::Lz4 => Some(CompressionType::LZ4_FRAME),
+        Compression::Zstd => Some(CompressionType::ZSTD),
+    };
+    let write_options = IpcWriteOptions::try_new(64, false, MetadataVersion::V5)
+        .and_then(|o| o.try_with_compression(compression))
+        .map_err(unwritten)?;
+    let plan = Plan::of(history);
+    let chunks: Vec<Chunk> = history.chunks().iter().flat_map(cut).collect();
+    let encoder = Encoder::new(history, &plan, &chunks)?;
+    let metadata = meta::encode(history.meta(), options.workload.as_deref(), history.counts());
+    let schema = Arc::new(plan.schema().as_ref().clone().with_metadata(metadata.into_iter().collect()));
+    let target = WholeFile::create(path)?;
+    let sink = BufWriter::with_capacity(1 << 20, target.file()?);
+    let mut writer = FileWriter::try_new_with_options(sink, &schema, write_options).map_err(unwritten)?;
+    let mut small: Vec<RecordBatch> = Vec::new();
+    let mut rows = 0;
+    for chunk in &chunks {
+        if rows + chunk.len() > CHUNK_ROWS {
+            write_joined(&mut writer, &plan, &mut small)?;
+            rows = 0;
+        }
+        small.push(encoder.batch(chunk)?);
+        rows += chunk.len();
+    }
+    write_joined(&mut writer, &plan, &mut small)?;
+    writer.finish().map_err(unwritten)?;
+    drop(writer);
+    target.finish()
+}
+
+/// Parts of up to [`CHUNK_ROWS`] rows.
+fn cut(chunk: &Chunk) -> Vec<Chunk> {
+    (0..chunk.len()).step_by(CHUNK_ROWS).map(|at| chunk.slice(at, CHUNK_ROWS.min(chunk.len() - at))).collect()
+}
+
+fn write_joined(writer: &mut FileWriter<BufWriter<File>>, plan: &Plan, batches: &mut Vec<RecordBatch>) -> Result<()> {
+    match &batches[..] {
+        [] => return Ok(()),
+        [one] => writer.write(one).map_err(unwritten)?,
+        many => {
+            let joined = arrow_select::concat::concat_batches(&plan.schema(), many).map_err(unwritten)?;
+            writer.write(&joined).map_err(unwritten)?;
+        }
+    }
+    batches.clear();
+    Ok(())
+}
+
+fn unwritten(e: impl std::fmt::Display) -> ReadError {
+    ReadError::new(format!("cannot write Arrow IPC: {e}"))
+}
+
+/// Reads a history from an Arrow IPC file, mapped: the history's columns lie in the file for as long as it lives. The
+/// file must not be cut short meanwhile (files that this program writes never are: they are replaced).
+///
+/// # Errors
+/// When it is torn, damaged, or no history.
+pub fn read_ipc(file: &File, options: &ReadOptions) -> Result<History> {
+    if file.metadata()?.len() == 0 {
+        return Err(torn("it is empty"));
+    }
+    // SAFETY: the map is read only, and outlives every buffer, as `Bytes` owns it. Another process that cuts the file
+    // short ends this one with SIGBUS, and one that writes into it may change values under the reader's eyes: both are
+    // as for any mapped file, and the documentation says so. No reference into it is ever taken to be unchanging text:
+    // texts are copied into the pools, and codes are looked up with bounds checks.
+    let map = unsafe { Mmap::map(file)? };
+    read_ipc_bytes(Bytes::from_owner(map), options)
+}
+
+/// Reads a history from the bytes of an Arrow IPC file, without copying them.
+///
+/// # Errors
+/// As [`read_ipc`].
+pub fn read_ipc_bytes(bytes: Bytes, options: &ReadOptions) -> Result<History> {
+    let file = IpcFile::open(bytes)?;
+    let meta = meta::decode(&file.schema.metadata)?;
+    let decoder = Decoder::new(&file.schema)?;
+    let mut reader = FileDecoder::new(Arc::clone(&file.schema), file.version);
+    let mut budget = file.bytes.len() as u64 * RATIO + FREE_BYTES;
+    for block in &file.dictionaries {
+        let buffer = file.block(block, &mut budget)?;
+        guarded(|| reader.read_dictionary(block, &buffer))?;
+    }
+    let mut pools = Pools::default();
+    let mut chunks = Vec::with_capacity(file.batches.len());
+    let mut row = 0;
+    for block in &file.batches {
+        let buffer = file.block(block, &mut budget)?;
+        let Some(batch) = guarded(|| reader.read_record_batch(block, &buffer))? else { continue };
+        chunks.push(decoder.chunk(&batch, &mut pools, row)?);
+        row += batch.num_rows() as u64;
+    }
+    decoder.finish(chunks, pools, meta, "arrow", options)
+}
+
+struct IpcFile {
+    bytes: Buffer,
+    schema: Arc<Schema>,
+    version: MetadataVersion,
+    dictionaries: Vec<Block>,
+    batches: Vec<Block>,
+}
+
+fn damaged(what: impl std::fmt::Display) -> ReadError {
+    ReadError::new(format!("damaged Arrow IPC file: {what}"))
+}
+
+fn torn(what: &str) -> ReadError {
+    ReadError::new(format!("torn Arrow IPC file: {what}"))
+        .hint("its writer was interrupted or the copy is incomplete; write or copy it again")
+}
+
+/// Runs Arrow's code; if it should panic on a damaged file after all, that is an error like any other.
+fn guarded<T>(f: impl FnOnce() -> std::result::Result<T, ArrowError>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(result) => result.map_err(damaged),
+        Err(_) => Err(damaged("its columns cannot be decoded")),
+    }
+}
+
+impl IpcFile {
+    fn open(bytes: Bytes) -> Result<IpcFile> {
+        let bytes = Buffer::from(bytes);
+        let len = bytes.len();
+        if len < 24 || &bytes[..6] != MAGIC {
+            return Err(if len < 24 { torn("it is too short to be one") } else { damaged("it does not begin as one") });
+        }
+        if &bytes[len - 6..] != MAGIC {
+            return Err(torn("it does not end as one"));
+        }
+        let size = u32::from_le_bytes([bytes[len - 10], bytes[len - 9], bytes[len - 8], bytes[len - 7]]) as usize;
+        let start = (len - 10).checked_sub(size).filter(|&s| s >= 8).ok_or_else(|| torn("its footer is cut off"))?;
+        let footer = arrow_ipc::root_as_footer(&bytes[start..len - 10]).map_err(damaged)?;
+        let schema = footer.schema().ok_or_else(|| damaged("it has no schema"))?;
+        let schema = guarded(|| Ok(arrow_ipc::convert::fb_to_schema(schema)))?;
+        Ok(IpcFile {
+            schema: Arc::new(schema),
+            version: footer.version(),
+            dictionaries: footer.dictionaries().into_iter().flatten().copied().collect(),
+            batches: footer.recordBatches().into_iter().flatten().copied().collect(),
+            bytes,
+        })
+    }
+
+    /// The bytes of a block, after a look at what it claims; `budget` is what decompression may yet yield.
+    fn block(&self, block: &Block, budget: &mut u64) -> Result<Buffer> {
+        let beyond = || damaged("a block lies outside the file");
+        let offset = usize::try_from(block.offset()).map_err(|_| beyond())?;
+        let head = usize::try_from(block.metaDataLength()).map_err(|_| beyond())?;
+        let body = usize::try_from(block.bodyLength()).map_err(|_| beyond())?;
+        let total = head.checked_add(body).filter(|&n| head >= 8 && n <= self.bytes.len()).ok_or_else(beyond)?;
+        if offset > self.bytes.len() - total {
+            return Err(beyond());
+        }
+        let bytes = self.bytes.slice_with_length(offset, total);
+        self.claims(&bytes[..head], &bytes[head..], budget)?;
+        Ok(bytes)
+    }
+
+    fn claims(&self, head: &[u8], body: &[u8], budget: &mut u64) -> Result<()> {
+        let skip = if head[..4] == [0xff; 4] { 8 } else { 4 };
+        let message = arrow_ipc::root_as_message(&head[skip..]).map_err(damaged)?;
+        let batch = match message.header_type() {
+            MessageHeader::RecordBatch => message.header_as_record_batch(),
+            MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|d| d.data()),
+            _ => return Err(damaged("a block is neither a batch nor a dictionary")),
+        };
+        let Some(batch) = batch else { return Err(damaged("a block holds nothing")) };
+        if batch.length() < 0 || batch.nodes().into_iter().flatten().any(|n| n.length() < 0 || n.null_count() < 0) {
+            return Err(damaged("a column has fewer than no rows"));
+        }
+        for buffer in batch.buffers().into_iter().flatten() {
+            let range = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
+            let bytes = range.and_then(|(at, n)| body.get(at..at.checked_add(n)?));
+            let Some(bytes) = bytes else { return Err(damaged("a buffer lies outside its block")) };
+            if batch.compression().is_none() || bytes.is_empty() {
+                continue;
+            }
+            let claimed = bytes
+                .first_chunk::<8>()
+                .map(|b| i64::from_le_bytes(*b))
+                .ok_or_else(|| damaged("a buffer is cut off"))?;
+            // -1 stands for bytes that are not compressed after all.
+            let claimed = if claimed == -1 { 0 } else { u64::try_from(claimed).unwrap_or(u64::MAX) };
+            *budget = budget.checked_sub(claimed).ok_or_else(|| {
+                damaged("its buffers claim to hold far more than the file's length")
+                    .hint("a history does not compress so well")
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! What a file says of the history as a whole, as key-value metadata that other tools can show.
+
+use std::collections::HashMap;
+
+use jiter::JsonValue;
+
+use crate::error::{ReadError, Result};
+use crate::history::{KeyForm, Meta, Order, Status};
+
+/// Version of the columnar form: files of another one are refused.
+const VERSION: &str = "1";
+/// Checksum of each row group.
+pub(super) const GROUP_SUMS: &str = "elench.checksums";
+/// Checksum of the metadata.
+pub(super) const META_SUM: &str = "elench.checksum";
+
+/// Key-value metadata.
+pub(super) type Pairs = Vec<(String, String)>;
+
+/// The metadata of a history's file.
+pub(super) fn encode(meta: &Meta, workload: Option<&str>, counts: [u64; 4]) -> Pairs {
+    let keys = match meta.keys {
+        KeyForm::None => "none",
+        KeyForm::Tuple => "tuple",
+        KeyForm::Field => "field",
+    };
+    let order = match meta.order {
+        Order::Index => "index",
+        Order::Source => "source",
+        Order::Time => "time",
+    };
+    let counts: Vec<String> =
+        Status::ALL.iter().map(|s| format!("\"{}\": {}", s.name(), counts[*s as usize])).collect();
+    let mut out: Pairs = [
+        ("version", VERSION.to_string()),
+        ("format", meta.format.clone()),
+        ("time_base", "nanoseconds since the start of the run".into()),
+        ("keys", keys.into()),
+        ("key_reason", meta.key_reason.clone()),
+        ("real_time", meta.real_time.to_string()),
+        ("order", order.into()),
+        ("epochs_recorded", meta.epochs_recorded.to_string()),
+        ("repairs", json_strings(&meta.repairs)),
+        ("notes", json_strings(&meta.notes)),
+        ("counts", format!("{{{}}}", counts.join(", "))),
+    ]
+    .into_iter()
+    .map(|(k, v)| (format!("elench.{k}"), v))
+    .collect();
+    if let Some(workload) = workload {
+        out.push(("elench.workload".into(), workload.into()));
+    }
+    out
+}
+
+/// What a file's metadata says, or `None` when it is not one of ours.
+pub(super) fn decode(pairs: &HashMap<String, String>) -> Result<Option<Meta>> {
+    let get = |key: &str| pairs.get(&format!("elench.{key}")).map(String::as_str);
+    let Some(version) = get("version") else { return Ok(None) };
+    if version.split('.').next() != Some(VERSION) {
+        return Err(ReadError::new(format!(
+            "the file is of version {version} of the columnar form, this program reads version {VERSION}"
+        ))
+        .hint("read it with the program that wrote it, or a newer one"));
+    }
+    let odd = |key: &str| ReadError::new(format!("the file's metadata is damaged: elench.{key} is not understood"));
+    let flag = |key: &str| match get(key) {
+        Some("true") => Ok(true),
+        Some("false") | None => Ok(false),
+        Some(_) => Err(odd(key)),
+    };
+    Ok(Some(Meta {
+        format: get("format").unwrap_or_default().into(),
+        keys: match get("keys") {
+            Some("tuple") => KeyForm::Tuple,
+            Some("field") => KeyForm::Field,
+            Some("none") | None => KeyForm::None,
+            Some(_) => return Err(odd("keys")),
+        },
+        key_reason: get("key_reason").unwrap_or_default().into(),
+        real_time: flag("real_time")?,
+        order: match get("order") {
+            Some("index") | None => Order::Index,
+            Some("source") => Order::Source,
+            Some("time") => Order::Time,
+            Some(_) => return Err(odd("order")),
+        },
+        epochs_recorded: flag("epochs_recorded")?,
+        repairs: strings(get("repairs")).ok_or_else(|| odd("repairs"))?,
+        notes: strings(get("notes")).ok_or_else(|| odd("notes"))?,
+    }))
+}
+
+/// Checksum of all of the metadata but the checksum itself; the order of pairs does not matter.
+pub(super) fn checksum<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut pairs: Vec<_> =
+        pairs.filter(|(k, _)| (k.starts_with("elench.") || *k == "ARROW:schema") && *k != META_SUM).collect();
+    pairs.sort_unstable();
+    let mut hasher = crc32fast::Hasher::new();
+    for (k, v) in pairs {
+        hasher.update(&(k.len() as u64).to_le_bytes());
+        hasher.update(k.as_bytes());
+        hasher.update(&(v.len() as u64).to_le_bytes());
+        hasher.update(v.as_bytes());
+    }
+    format!("{:08x}", hasher.finalize())
+}
+
+fn json_strings(texts: &[String]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|t| json_string(t)).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+fn json_string(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if (c as u32) < 0x20 => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn strings(json: Option<&str>) -> Option<Vec<String>> {
+    let Some(json) = json else { return Some(Vec::new()) };
+    let JsonValue::Array(items) = JsonValue::parse(json.as_bytes(), false).ok()? else { return None };
+    items.iter().map(|v| if let JsonValue::Str(s) = v { Some(s.to_string()) } else { None }).collect()
+}
