@@ -1,11 +1,11 @@
 //! Which event is this map, as columns?
 //!
-//! The idea: what nearly every operation of a real history consists of (six known keys, integers, keywords, vectors and
-//! sets of integers, transactions of those) is recognised directly, eight bytes at a time, and written straight into the
-//! arenas of an [`EventBatch`]. The moment that anything else turns up, the arenas are rolled back to where the value
-//! began and the complete reader takes it: the quick way never decides that a text is wrong, only that it is not quick.
-//! What the quick way does recognise must be what [`EventBatch::value`] makes of the same value; a property test
-//! holds the two together.
+//! The idea: what nearly every operation of a real history consists of (six known keys, integers, keywords, vectors
+//! and sets of integers, transactions of those) is recognised directly, eight bytes at a time, and written straight
+//! into the arenas of an [`EventBatch`]. The moment that anything else turns up, the arenas are rolled back to where
+//! the value began and the complete reader takes it: the quick way never decides that a text is wrong, only that it is
+//! not quick. What the quick way does recognise must be what [`EventBatch::value`] makes of the same value; a property
+//! test holds the two together.
 
 use std::cmp::Ordering::{Equal, Less};
 use std::collections::HashSet;
@@ -140,10 +140,10 @@ impl Shard {
             match (cursor.peek(), cursor.peek_second()) {
                 (None, _) => return Fault::end(at, "tag"),
                 (Some(b'{'), _) => return self.event(cursor, place, first),
-                (Some(b'[' | b'(' | b']' | b')' | b'}'), _) => return Ok(Some(Stop::Bracket)),
-                (Some(b'#'), Some(b)) if !is_end(b) && !matches!(b, b'#' | b':' | b'<' | b'\'') => {
-                    cursor.pos += 1;
-                    cursor.token()?;
+                (Some(b'[' | b'('), _) => return Ok(Some(Stop::Bracket)),
+                (Some(b']' | b')' | b'}'), _) if cursor.pos == at => return Ok(Some(Stop::Bracket)),
+                (Some(b'#'), Some(b)) if !b"{\"#':<".contains(&b) => {
+                    cursor.tag()?;
                     cursor.skip_trivia(0)?;
                 }
                 _ => {
@@ -581,8 +581,8 @@ impl Shard {
         Some(Mop { f, key, value })
     }
 
-    /// A keyword of up to seven characters that was seen before and that a space or comma follows. That it was seen before
-    /// makes it a keyword: only whole names are kept.
+    /// A keyword of up to seven characters that was seen before and that a space or comma follows. That it was seen
+    /// before makes it a keyword: only whole names are kept.
     #[inline]
     fn quick_name(&self, cursor: &mut Cursor<'_>) -> Option<TextId> {
         if cursor.peek()? != b':' {
@@ -627,8 +627,8 @@ impl Shard {
         self.batch.texts.text_bytes() >= MAX_TEXT
     }
 
-    /// Hands the events over, if there are any, and empties the batch. Its texts stay, unless they have become many: then
-    /// a new batch takes its place.
+    /// Hands the events over, if there are any, and empties the batch. Its texts stay, unless they have become many:
+    /// then a new batch takes its place.
     pub(crate) fn hand_over<E>(&mut self, sink: impl FnOnce(&mut EventBatch) -> Result<(), E>) -> Result<(), E> {
         let texts = self.batch.texts.len();
         if !self.batch.is_empty() {
