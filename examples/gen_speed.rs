@@ -1,4 +1,4 @@
-//! How many operations a second are generated? One line a workload: `gen_speed [OPS]`.
+//! How many operations a second of processor time are generated? One line a workload: `gen_speed [OPS]`.
 
 use std::time::Instant;
 
@@ -25,12 +25,24 @@ fn main() {
 }
 
 fn report(what: &str, options: &GenOptions) {
-    let start = Instant::now();
+    let (wall, cpu) = (Instant::now(), cpu_seconds());
     match generate(options, &mut |_| Ok(())) {
         Err(e) => println!("{what}: {e}"),
         Ok(g) => {
-            let rate = g.ops as f64 / start.elapsed().as_secs_f64() / 1e6;
-            println!("{what}: {rate:.2} M operations a second, at most {} things held", g.peak_held);
+            let rate = |seconds: f64| g.ops as f64 / seconds / 1e6;
+            let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds().zip(cpu).map(|(end, start)| end - start));
+            let cpu = cpu.map_or("?".into(), |s| format!("{:.2}", rate(s)));
+            println!(
+                "{what}: {cpu} M a CPU second ({:.2} M by the wall clock), {} things held",
+                rate(wall),
+                g.peak_held
+            );
         }
     }
+}
+
+/// Time that this thread was on a processor, where the system says so: others may share the machine.
+fn cpu_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    stat.split(' ').next()?.parse::<f64>().ok().map(|ns| ns / 1e9)
 }

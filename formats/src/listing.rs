@@ -5,8 +5,8 @@
 //! spaces for tabs. So a line tells of an event if one of the four types, as a keyword, stands in it with a process
 //! before it and a name after it; every other line is skipped. There are neither indices nor times.
 //!
-//! Values are EDN. Errors were printed with Clojure's `str`, so an error that was a string has lost its quotes: what is not EDN
-//! is taken for such a string. Linear in the text; memory is that of the longest line.
+//! Values are EDN. Errors were printed with Clojure's `str`, so an error that was a string has lost its quotes: what
+//! is not EDN is taken for such a string. Linear in the text; memory is that of the longest line.
 
 use std::io::{BufRead, BufReader, Read};
 

@@ -30,7 +30,7 @@ use super::simulation::{Kind, Op, Step};
 use super::{Fault, Injected};
 
 /// Transactions among which a partner is looked for: those that wrote last.
-const RECENT: usize = 32;
+const RECENT: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct FaultState {

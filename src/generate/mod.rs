@@ -154,6 +154,24 @@ pub enum Isolation {
     Snapshot,
 }
 
+impl Isolation {
+    /// Both of them.
+    pub const ALL: [Isolation; 2] = [Isolation::Serial, Isolation::Snapshot];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::Serial => "serial",
+            Isolation::Snapshot => "snapshot",
+        }
+    }
+
+    /// From its name.
+    pub fn from_name(name: &str) -> Option<Isolation> {
+        Isolation::ALL.into_iter().find(|i| i.name() == name)
+    }
+}
+
 /// What to simulate.
 #[derive(Clone, Debug)]
 pub struct GenOptions {
@@ -349,7 +367,7 @@ pub fn generate(options: &GenOptions, sink: &mut dyn FnMut(&mut EventBatch) -> R
 
 /// Operations simulated in search of a seed before giving up, and seeds at least tried.
 const SEARCH_OPS: u64 = 8_000_000;
-const SEARCH_SEEDS: u32 = 8;
+const SEARCH_SEEDS: u32 = 3;
 
 /// Which seed, from the first on, gives the fault its moment? Each is simulated up to that moment.
 fn attempts_until(options: &GenOptions, fault: Fault) -> Result<u32> {

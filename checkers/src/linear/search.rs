@@ -21,7 +21,13 @@
 //!    they do, not enumerated: a configuration holds how many of each it has used. Crashed observers are left out, and so
 //!    are those of which the model says that nothing can come any more ([`Model::spent`]).
 //! 5. *Dominance.* Among configurations with equal states, one with fewer crashed operations used, more observers done and more
-//!    operations absorbable can do whatever the other can; only such as nothing dominates are kept.
+//!    operations absorbable can do whatever the other can; only such as nothing dominates are kept. For the same reason an
+//!    expansion goes through what needs no further crashed operation first, then one, then two.
+//!
+//! **Attempts.** Where crashed operations repeat few values, the frontier can be vast although one of its most frugal
+//! configurations leads to the end. So a first attempt keeps only so many configurations, those that have used the fewest
+//! crashed operations. Reaching the end, it has an order, which is proof whatever was dropped. Dying, it has proved nothing if
+//! it dropped anything, and a wider attempt follows, up to one that drops nothing.
 //!
 //! **Cost.** Deciding is NP-complete; the frontier is exponential in the number of operations open at once at worst.
 //! For a register, few configurations survive: with unique values about one for each value that can still be read. Time is events ×
@@ -88,6 +94,11 @@ const TICK: u32 = 128;
 const SWEEP: u32 = 64;
 /// Configurations that one is compared with at most when looking for one that dominates it.
 const DOMINATORS: usize = 1024;
+/// Configurations kept in the first attempt, and by how much more in each that follows.
+pub(super) const FIRST_BEAM: usize = 32;
+const WIDER: usize = 8;
+/// Expansions at one return, in beams, after which anything found is enough.
+const EXPANDED: usize = 2;
 /// Flag beside the state: the last effect served nothing yet, so no overwriting one may follow at once.
 const IDLE: u64 = 1 << 32;
 
@@ -98,11 +109,28 @@ pub(super) fn search<M: Model>(
     budget: &Budget,
     keep_order: bool,
 ) -> Result<Found, TooMany> {
+    search_from(FIRST_BEAM, model, ops, budget, keep_order)
+}
+
+/// Searches with a first attempt as narrow as given.
+pub(super) fn search_from<M: Model>(
+    mut beam: usize,
+    model: &M,
+    ops: &[Operation<M::Op>],
+    budget: &Budget,
+    keep_order: bool,
+) -> Result<Found, TooMany> {
     if ops.len() > MAX_OPS {
         return Err(TooMany);
     }
-    let mut search = Search::new(model, ops, budget, keep_order);
-    Ok(search.run())
+    loop {
+        let mut search = Search::new(model, ops, budget, keep_order, beam);
+        let found = search.run();
+        if !(search.narrowed && matches!(found, Found::Stuck(_))) {
+            return Ok(found);
+        }
+        beam = beam.saturating_mul(WIDER);
+    }
 }
 
 /// More operations on one key than the search can number.
@@ -220,6 +248,9 @@ struct Goal {
     now: u64,
 }
 
+/// Places of configurations in a set, by state.
+type ByState = HashMap<u32, Vec<u32>, FixedState>;
+
 const NO_CLASS: u32 = u32::MAX;
 
 struct Search<'a, M: Model> {
@@ -258,14 +289,23 @@ struct Search<'a, M: Model> {
     /// What the past allows. Changed in place at invocations, so never inserted into.
     front: Frontier,
     next: Frontier,
+    /// To be expanded at this return, and those to follow when these are, which have used one crashed operation more.
     work: Frontier,
+    later: Frontier,
+    /// Those in `next`, and those expanded, by state.
+    next_of: ByState,
+    expanded: Frontier,
+    expanded_of: ByState,
     scratch: Vec<u64>,
     gained: Vec<u32>,
     ticks: u32,
+    /// Configurations to keep at most, and whether more were dropped: then death proves nothing.
+    beam: usize,
+    narrowed: bool,
 }
 
 impl<'a, M: Model> Search<'a, M> {
-    fn new(model: &M, ops: &'a [Operation<M::Op>], budget: &'a Budget, keep_order: bool) -> Self {
+    fn new(model: &M, ops: &'a [Operation<M::Op>], budget: &'a Budget, keep_order: bool, beam: usize) -> Self {
         let mut model = model.clone();
         let events = events(ops);
         let mut ret = vec![u64::MAX; ops.len()];
@@ -308,9 +348,15 @@ impl<'a, M: Model> Search<'a, M> {
             front: Frontier::new(width),
             next: Frontier::new(width),
             work: Frontier::new(width),
+            later: Frontier::new(width),
+            next_of: ByState::default(),
+            expanded: Frontier::new(width),
+            expanded_of: ByState::default(),
             scratch: vec![0; width],
             gained: Vec::new(),
             ticks: 0,
+            beam,
+            narrowed: false,
             model,
         }
     }
@@ -371,7 +417,8 @@ impl<'a, M: Model> Search<'a, M> {
 
     fn account(&mut self) {
         let fixed = self.ops.len() * (size_of::<(u32, bool)>() * 2 + 8 + 4);
-        let sets = self.front.bytes() + self.next.bytes() + self.work.bytes();
+        let sets =
+            [&self.front, &self.next, &self.work, &self.later, &self.expanded].map(Frontier::bytes).iter().sum::<u64>();
         let log = self.log.as_ref().map_or(0, Log::bytes);
         self.reservation.set(fixed as u64 + sets + log + self.states.bytes());
     }
@@ -506,18 +553,30 @@ impl<'a, M: Model> Search<'a, M> {
     fn on_return(&mut self, op: u32, now: u64) -> Result<bool, Spent> {
         let slot = self.slot_of.remove(&op).expect("what returns was open");
         let goal = Goal { op, slot, now };
-        self.next.clear(self.width);
-        self.work.clear(self.width);
+        for set in [&mut self.next, &mut self.work, &mut self.later, &mut self.expanded] {
+            set.clear(self.width);
+        }
+        self.next_of.clear();
+        self.expanded_of.clear();
         let mut config = vec![0; self.width];
         for i in 0..self.front.len() {
             config.copy_from_slice(self.front.get(i));
             self.seed(&config, self.front.tail(i), goal);
         }
-        let mut i = 0;
-        while i < self.work.len() {
-            config.copy_from_slice(self.work.get(i));
-            self.expand(&config, self.work.tail(i), goal)?;
-            i += 1;
+        while self.work.len() > 0 {
+            let mut i = 0;
+            while i < self.work.len() {
+                config.copy_from_slice(self.work.get(i));
+                self.expand(&config, self.work.tail(i), goal)?;
+                i += 1;
+            }
+            let enough = self.next.len() > 0 && self.expanded.len() >= self.beam.saturating_mul(EXPANDED);
+            if self.later.len() > 0 && (enough || self.next.len() >= self.beam) {
+                self.narrowed = true;
+                break;
+            }
+            std::mem::swap(&mut self.work, &mut self.later);
+            self.later.clear(self.width);
         }
         if self.next.len() == 0 {
             self.slot_of.insert(op, slot);
@@ -577,7 +636,9 @@ impl<'a, M: Model> Search<'a, M> {
         }
         goal.slot.remove_from(&mut config_after[1..=self.set_words]);
         goal.slot.remove_from(&mut config_after[1 + self.set_words..]);
-        if self.next.insert(&config_after, ROOT) {
+        let state = config_after[0] as u32;
+        if !self.is_dominated(&self.next, &self.next_of, &config_after) && self.next.insert(&config_after, ROOT) {
+            self.next_of.entry(state).or_default().push(self.next.len() as u32 - 1);
             let tail = tail(&mut self.log);
             self.next.set_last_tail(tail);
         }
@@ -586,6 +647,12 @@ impl<'a, M: Model> Search<'a, M> {
 
     /// Lets each operation that may go next take effect.
     fn expand(&mut self, config: &[u64], tail: u32, goal: Goal) -> Result<(), Spent> {
+        self.tick()?;
+        if self.is_dominated(&self.expanded, &self.expanded_of, config) {
+            return Ok(());
+        }
+        self.expanded_of.entry(config[0] as u32).or_default().push(self.expanded.len() as u32);
+        self.expanded.insert(config, tail);
         let idle = config[0] & IDLE != 0;
         for i in 0..self.mutators.len() {
             let Mutator { op, slot, overwrites, ref elders, .. } = self.mutators[i];
@@ -656,9 +723,10 @@ impl<'a, M: Model> Search<'a, M> {
             self.survive(&after, goal, chain);
         } else {
             after[0] |= if idle { IDLE } else { 0 };
-            if self.work.insert(&after, ROOT) {
+            let set = if matches!(taken.from, From::Open(_)) { &mut self.work } else { &mut self.later };
+            if set.insert(&after, ROOT) {
                 let tail = chain(&mut self.log);
-                self.work.set_last_tail(tail);
+                set.set_last_tail(tail);
             }
         }
         self.gained = gained;
@@ -701,6 +769,32 @@ impl<'a, M: Model> Search<'a, M> {
             }
         }
         std::mem::swap(&mut self.front, &mut self.next);
+        self.narrow();
+    }
+
+    /// Keeps the most promising: those that have used the fewest crashed operations.
+    fn narrow(&mut self) {
+        if self.front.len() <= self.beam {
+            return;
+        }
+        self.narrowed = true;
+        let used = |config: &[u64]| self.crashed.iter().map(|c| c.lane.get(config)).sum::<u64>();
+        let mut order: Vec<(u64, usize)> = (0..self.front.len()).map(|i| (used(self.front.get(i)), i)).collect();
+        order.sort_unstable();
+        self.next.clear(self.width);
+        for &(_, i) in &order[..self.beam] {
+            self.next.insert(self.front.get(i), self.front.tail(i));
+        }
+        std::mem::swap(&mut self.front, &mut self.next);
+    }
+
+    /// Does one of these do whatever this one can? Looks at the first few with the same state.
+    fn is_dominated(&self, set: &Frontier, by_state: &ByState, config: &[u64]) -> bool {
+        let same_state = by_state.get(&(config[0] as u32)).map_or(&[][..], Vec::as_slice);
+        same_state.iter().take(DOMINATORS).any(|&i| {
+            let other = set.get(i as usize);
+            other[0] & IDLE <= config[0] & IDLE && self.dominates(other, config)
+        })
     }
 
     /// Given equal states, can the first do whatever the second can?

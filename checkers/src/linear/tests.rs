@@ -62,9 +62,15 @@ fn brute_force<M: Model>(model: &M, ops: &[Operation<M::Op>]) -> bool {
     go(model, ops, 0, &model.init(), &mut HashSet::new())
 }
 
-/// Decides with certificates; those are verified.
+/// Decides with certificates, which are verified; whatever the width of the first attempt, the answer is the same.
 fn decide_and_verify<M: Model>(model: &M, ops: &[Operation<M::Op>]) -> bool {
-    match search::search(model, ops, &Budget::unlimited(), true).unwrap() {
+    let answers = [search::FIRST_BEAM, 1, usize::MAX].map(|beam| decide_from(beam, model, ops));
+    assert!(answers[0] == answers[1] && answers[1] == answers[2], "{answers:?}: {ops:?}");
+    answers[0]
+}
+
+fn decide_from<M: Model>(beam: usize, model: &M, ops: &[Operation<M::Op>]) -> bool {
+    match search::search_from(beam, model, ops, &Budget::unlimited(), true).unwrap() {
         Found::Order(order) => {
             let order: Vec<OpId> = order.unwrap().iter().map(|&i| ops[i as usize].id).collect();
             if let Err(flaw) = verify::verify(model, ops, &order) {

@@ -1,16 +1,17 @@
 //! Which events does this history hold, when it may be longer than memory?
 //!
-//! The idea: read a block of some megabytes, guess where operations begin in it (a line that begins with a map), and let
-//! every thread parse from one guess to the next. A guess is never trusted: the piece that begins at it counts only if the piece before, itself beyond doubt, ended
-//! exactly there, between two operations. Otherwise, be it that the guess lay in a string, a comment or a
-//! nested map, its events are thrown away and the text is parsed again from where the last certain operation ended. So
-//! the events are those of a sequential reading whatever the text is, and the guess only has to be right often.
+//! The idea: read a block of some megabytes, guess where operations begin in it (a line that begins with a map), and
+//! let every thread parse from one guess to the next. A guess is never trusted: the piece that begins at it counts
+//! only if the piece before, itself beyond doubt, ended exactly there, between two operations. Otherwise, be it that
+//! the guess lay in a string, a comment or a nested map, its events are thrown away and the text is parsed again from
+//! where the last certain operation ended. So the events are those of a sequential reading whatever the text is, and
+//! the guess only has to be right often.
 //!
 //! What encloses the operations (a vector, a list, a map with `:history`) is a stack that only the driver knows; pieces
 //! stop at brackets that are not theirs. While the workers parse one block, the calling thread delivers the events of
 //! the previous one and reads the next.
 //!
-//! Memory: two blocks, and the batches of two blocks; a single form may grow the block up to [`MAX_FORM`].
+//! Memory: two blocks, and the batches of two blocks; a single form may grow the block up to 256 MiB.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -19,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use memchr::{memchr, memchr_iter};
 
 use crate::edn::op::{Run, Shard, Stop};
-use crate::edn::token::{Cursor, Fault, Scan, is_space, newlines};
+use crate::edn::token::{BYTE_ORDER_MARK, Cursor, Fault, Scan, is_space, newlines};
 use crate::error::{Place, ReadError, Result};
 use crate::event::EventBatch;
 use crate::value::MAX_DEPTH;
@@ -30,6 +31,8 @@ const PIECE: usize = 1 << 20;
 const BLOCK: usize = 1 << 18;
 /// Pieces in a block for each thread: more than one, as some pieces take longer than others.
 const PIECES_PER_THREAD: usize = 2;
+/// Text that a batch may keep when several threads, and so many batches, are at work.
+const POOLED_TEXT: usize = 8 << 20;
 /// The longest single form; beyond it no memory would be safe.
 const MAX_FORM: usize = 256 << 20;
 
@@ -38,8 +41,9 @@ const MAX_FORM: usize = 256 << 20;
 /// A history is operation maps one after the other, or one vector or list of them (nested ones are flattened), or a map
 /// with such a vector under `:history`. Operations may be tagged. An event's place is the line where it begins.
 ///
-/// The ids in a batch are good in that batch only: with several threads batches come with text pools of several workers.
-/// A batch comes back with its texts as they were, unless there are more than 64 MB of them: then it starts anew.
+/// The ids in a batch are good in that batch only: with several threads batches come with text pools of several
+/// workers. A batch keeps its texts from one delivery to the next, until there are many (64 MB of them; 8 MB with
+/// several threads): then a new batch, with an empty pool, takes its place.
 ///
 /// ```
 /// use elench_formats::edn::events;
@@ -63,6 +67,19 @@ pub fn read(input: &mut dyn Read, threads: usize, sink: &mut dyn FnMut(&mut Even
     read_in_blocks(input, threads, sizes, sink)
 }
 
+/// As [`read`], but with blocks and pieces of any size and guesses at any byte, which are mostly wrong: for fuzzing.
+#[doc(hidden)]
+pub fn read_cut_anywhere(
+    input: &mut dyn Read,
+    threads: usize,
+    block: usize,
+    piece: usize,
+    sink: &mut dyn FnMut(&mut EventBatch) -> Result<()>,
+) -> Result<()> {
+    let sizes = Sizes { block: block.max(1), piece: piece.max(1), anywhere: true };
+    read_in_blocks(input, threads.max(1), sizes, sink)
+}
+
 /// How the input is cut up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
@@ -81,7 +98,7 @@ pub(crate) fn read_in_blocks(
     sink: &mut dyn FnMut(&mut EventBatch) -> Result<()>,
 ) -> Result<()> {
     let mut block = Block::default();
-    block.append(input, sizes.block)?;
+    block.append(input, sizes.block.max(BYTE_ORDER_MARK.len()))?;
     let driver = Driver::new(&block);
     if threads == 1 {
         read_alone(driver, block, input, sizes, sink)
@@ -215,6 +232,9 @@ impl Pool {
     }
 
     fn give(&self, mut shard: Shard) {
+        if shard.batch.texts.text_bytes() > POOLED_TEXT {
+            return;
+        }
         shard.batch.clear_events();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(shard);
     }
@@ -291,12 +311,12 @@ enum Flow {
 
 impl Driver {
     fn new(block: &Block) -> Self {
-        let bom = if block.bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        Driver { pos: bom, line: 1, stack: Vec::new(), begun: false, phase: Phase::Events }
+        let pos = if block.bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        Driver { pos, line: 1, stack: Vec::new(), begun: false, phase: Phase::Events }
     }
 
-    /// How much more to read: a block, and more where a block was not enough for one form, so that the time taken to parse
-    /// the form again and again stays linear.
+    /// How much more to read: a block, and more where a block was not enough for one form, so that the time taken to
+    /// parse the form again and again stays linear.
     fn next_read(&self, block: &Block, sizes: Sizes) -> Result<usize> {
         let rest = block.bytes.len() - self.pos;
         if rest > MAX_FORM {
@@ -372,8 +392,8 @@ impl Driver {
         Ok(flow)
     }
 
-    /// Parses all that begins before `limit`, and more where brackets are concerned. At the end of the input, sees to it
-    /// that nothing is left open. Full batches go to `deliver`, which leaves an empty one.
+    /// Parses all that begins before `limit`, and more where brackets are concerned. At the end of the input, sees to
+    /// it that nothing is left open. Full batches go to `deliver`, which leaves an empty one.
     fn parse_to(
         &mut self,
         block: &Block,
@@ -529,10 +549,13 @@ fn closing(open: u8) -> u8 {
     }
 }
 
+/// White space that a guess looks beyond.
+const MAX_INDENT: usize = 64;
+
 /// Where an event may begin at or after `from`: a line that begins with a map, else a map after a map.
 fn guess(bytes: &[u8], from: usize) -> Option<usize> {
     let rest = &bytes[from..];
-    let after = |i: usize| from + i + 1 + rest[i + 1..].iter().take_while(|&&b| is_space(b)).count();
+    let after = |i: usize| from + i + 1 + rest[i + 1..].iter().take(MAX_INDENT).take_while(|&&b| is_space(b)).count();
     let lines = memchr_iter(b'\n', rest).map(after).find(|&at| begins_event(&bytes[at..]));
     lines.or_else(|| {
         let at = after(memchr(b'}', rest)?);

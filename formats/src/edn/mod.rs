@@ -1,8 +1,8 @@
 //! What does this EDN text say, as one value or as the events of a history?
 //!
 //! EDN is what Clojure prints, and histories hold more of it than the EDN specification admits: ratios, `##Inf`,
-//! `#object[…]`, records under their class names, integers of any size, lone surrogates, old `#<…>` objects. All of it
-//! is read and kept.
+//! `#object[…]`, records under their class names, integers of any size, lone surrogates, old `#<…>` objects. All of
+//! it is read and kept.
 //!
 //! - [`parse`] reads one form into a [`Value`]: the slow and complete way.
 //! - [`events`] reads histories of any length into columns, with no tree in between: the fast way. What it does not

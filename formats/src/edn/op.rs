@@ -1,12 +1,13 @@
 //! Which event is this map, as columns?
 //!
-//! The idea: what nearly every operation of a real history consists of (six known keys, integers, keywords, vectors and
-//! sets of integers, transactions of those) is recognised directly, eight bytes at a time, and written straight into the
-//! arenas of an [`EventBatch`]. The moment that anything else turns up, the arenas are rolled back to where the value
-//! began and the complete reader takes it: the quick way never decides that a text is wrong, only that it is not quick.
-//! What the quick way does recognise must be what [`EventBatch::value`] makes of the same value; a property test
-//! holds the two together.
+//! The idea: what nearly every operation of a real history consists of (six known keys, integers, keywords, vectors
+//! and sets of integers, transactions of those) is recognised directly, eight bytes at a time, and written straight
+//! into the arenas of an [`EventBatch`]. The moment that anything else turns up, the arenas are rolled back to where
+//! the value began and the complete reader takes it: the quick way never decides that a text is wrong, only that it is
+//! not quick. What the quick way does recognise must be what [`EventBatch::value`] makes of the same value; a property
+//! test holds the two together.
 
+use std::cmp::Ordering::{Equal, Less};
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -31,6 +32,16 @@ pub(crate) struct Shard {
     pub(crate) batch: EventBatch,
     memo: Memo,
     cells: Vec<Cell>,
+    entries: Vec<Entry>,
+    text: Vec<u8>,
+}
+
+/// An entry of a map that is being read: where its key and its value are written.
+#[derive(Debug)]
+struct Entry {
+    int: i64,
+    key: Range<usize>,
+    value: Range<usize>,
 }
 
 /// Why a run of events came to an end.
@@ -129,10 +140,10 @@ impl Shard {
             match (cursor.peek(), cursor.peek_second()) {
                 (None, _) => return Fault::end(at, "tag"),
                 (Some(b'{'), _) => return self.event(cursor, place, first),
-                (Some(b'[' | b'(' | b']' | b')' | b'}'), _) => return Ok(Some(Stop::Bracket)),
-                (Some(b'#'), Some(b)) if !is_end(b) && !matches!(b, b'#' | b':' | b'<' | b'\'') => {
-                    cursor.pos += 1;
-                    cursor.token()?;
+                (Some(b'[' | b'('), _) => return Ok(Some(Stop::Bracket)),
+                (Some(b']' | b')' | b'}'), _) if cursor.pos == at => return Ok(Some(Stop::Bracket)),
+                (Some(b'#'), Some(b)) if !b"{\"#':<".contains(&b) => {
+                    cursor.tag()?;
                     cursor.skip_trivia(0)?;
                 }
                 _ => {
@@ -349,6 +360,7 @@ impl Shard {
         match cursor.peek()? {
             b'[' | b'(' => self.quick_vector(cursor, depth),
             b'#' => self.quick_set(cursor),
+            b'{' => self.quick_map(cursor),
             _ => self.quick_scalar(cursor),
         }
     }
@@ -371,7 +383,7 @@ impl Shard {
     fn quick_string(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
         let start = cursor.pos;
         let (raw, escapes) = cursor.string().ok()?;
-        if escapes || raw.iter().any(|&b| b < 0x20 || b == 0x7f) {
+        if escapes || has_controls(raw) {
             return None;
         }
         let text = utf8(&cursor.bytes[start..cursor.pos], start).ok()?;
@@ -438,6 +450,46 @@ impl Shard {
         let start = self.batch.cells.len();
         self.batch.cells.extend(self.cells.drain(base..));
         Some(Cell::Seq(span(start, self.batch.cells.len())))
+    }
+
+    /// A map of scalars, all of whose keys are of one kind: its entries are put in order as they are written.
+    fn quick_map(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
+        self.entries.clear();
+        cursor.pos += 1;
+        cursor.skip_spaces();
+        let kind = key_kind(cursor.peek()?);
+        while cursor.peek()? != b'}' {
+            if key_kind(cursor.peek()?) != kind {
+                return None;
+            }
+            let (key, int) = plain_scalar(cursor)?;
+            cursor.skip_spaces();
+            let (value, _) = plain_scalar(cursor)?;
+            cursor.skip_spaces();
+            self.entries.push(Entry { int, key, value });
+        }
+        cursor.pos += 1;
+        let Shard { entries, text, .. } = self;
+        // The quote that ends a string is no part of what is compared.
+        let name = |e: &Entry| &cursor.bytes[e.key.start..e.key.end - usize::from(kind == b'"')];
+        let order = |a: &Entry, b: &Entry| {
+            a.int.cmp(&b.int).then_with(|| if kind == b'0' { Equal } else { name(a).cmp(name(b)) })
+        };
+        if !entries.is_sorted_by(|a, b| order(a, b) == Less) {
+            entries.reverse();
+            entries.sort_by(order);
+            entries.dedup_by(|a, b| order(a, b) == Equal);
+        }
+        text.clear();
+        text.push(b'{');
+        for (i, entry) in entries.iter().enumerate() {
+            text.extend_from_slice(if i > 0 { b", " } else { b"" });
+            text.extend_from_slice(&cursor.bytes[entry.key.clone()]);
+            text.push(b' ');
+            text.extend_from_slice(&cursor.bytes[entry.value.clone()]);
+        }
+        text.push(b'}');
+        Some(Cell::Text(self.batch.name(utf8(text, 0).ok()?)))
     }
 
     fn quick_set(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
@@ -529,8 +581,8 @@ impl Shard {
         Some(Mop { f, key, value })
     }
 
-    /// A keyword of up to seven characters that was seen before and that a space or comma follows. That it was seen before
-    /// makes it a keyword: only whole names are kept.
+    /// A keyword of up to seven characters that was seen before and that a space or comma follows. That it was seen
+    /// before makes it a keyword: only whole names are kept.
     #[inline]
     fn quick_name(&self, cursor: &mut Cursor<'_>) -> Option<TextId> {
         if cursor.peek()? != b':' {
@@ -575,8 +627,8 @@ impl Shard {
         self.batch.texts.text_bytes() >= MAX_TEXT
     }
 
-    /// Hands the events over, if there are any, and empties the batch. Its texts stay, unless they have become many: then
-    /// a new batch takes its place.
+    /// Hands the events over, if there are any, and empties the batch. Its texts stay, unless they have become many:
+    /// then a new batch takes its place.
     pub(crate) fn hand_over<E>(&mut self, sink: impl FnOnce(&mut EventBatch) -> Result<(), E>) -> Result<(), E> {
         let texts = self.batch.texts.len();
         if !self.batch.is_empty() {
@@ -751,6 +803,44 @@ fn digits(w: u64) -> (usize, u64) {
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
     let eight = fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff;
     (len, eight)
+}
+
+/// What kind of key begins with this byte: all keys of one kind are ordered alike.
+fn key_kind(first: u8) -> u8 {
+    if first == b'-' || first.is_ascii_digit() { b'0' } else { first }
+}
+
+/// A scalar that is written as it would be printed: where, and the number if it is one. UTF-8 is not checked.
+fn plain_scalar(cursor: &mut Cursor<'_>) -> Option<(Range<usize>, i64)> {
+    let start = cursor.pos;
+    let int = match cursor.peek()? {
+        b':' => {
+            cursor.token().ok()?;
+            0
+        }
+        b'"' => {
+            let (raw, escapes) = cursor.string().ok()?;
+            if escapes || has_controls(raw) {
+                return None;
+            }
+            0
+        }
+        b'n' | b't' | b'f' if matches!(cursor.token().ok()?, b"nil" | b"true" | b"false") => 0,
+        b'-' | b'0'..=b'9' => {
+            let int = quick_int(cursor)?;
+            let digits = &cursor.bytes[start + usize::from(cursor.bytes[start] == b'-')..cursor.pos];
+            if digits[0] == b'0' && cursor.pos - start > 1 {
+                return None;
+            }
+            int
+        }
+        _ => return None,
+    };
+    Some((start..cursor.pos, int))
+}
+
+fn has_controls(text: &[u8]) -> bool {
+    text.iter().any(|&b| b < 0x20 || b == 0x7f)
 }
 
 #[inline]

@@ -54,6 +54,9 @@ pub(crate) fn newlines(bytes: &[u8]) -> u64 {
     memchr_iter(b'\n', bytes).count() as u64
 }
 
+/// What some editors put before UTF-8 text.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 const SPACE: u8 = 1;
 const DELIMITER: u8 = 2;
 

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::edn::token::{Cursor, Fault, Scan, is_end, utf8};
+use crate::edn::token::{BYTE_ORDER_MARK, Cursor, Fault, Scan, is_end, utf8};
 use crate::error::Result;
 use crate::value::{MAX_DEPTH, Value};
 
@@ -31,8 +31,8 @@ pub fn parse_bytes(bytes: &[u8]) -> Result<Value> {
 }
 
 fn whole(cursor: &mut Cursor<'_>) -> Scan<Value> {
-    if cursor.bytes.starts_with(b"\xef\xbb\xbf") {
-        cursor.pos = 3;
+    if cursor.bytes.starts_with(BYTE_ORDER_MARK) {
+        cursor.pos = BYTE_ORDER_MARK.len();
     }
     cursor.skip_trivia(0)?;
     if cursor.peek().is_none() {
@@ -59,30 +59,32 @@ impl<'a> Cursor<'a> {
 
     #[inline(never)]
     fn skip_forms(&mut self, depth: usize) -> Scan<()> {
-        let start = self.pos;
         self.breaks = true;
-        let mut pending = 0usize;
+        let (mut start, mut pending) = (self.pos, 0usize);
         loop {
             self.skip_comments()?;
-            match self.peek() {
-                None if pending > 0 => return Fault::end(start, "discarded form"),
-                None => return Ok(()),
-                Some(b'\'') => self.pos += 1,
-                Some(b'^') => {
+            let mark = match (self.peek(), self.peek_second()) {
+                (None, _) if pending > 0 => return Fault::end(start, "discarded form"),
+                (None, _) => return Ok(()),
+                (Some(b'\''), _) => {
                     self.pos += 1;
-                    pending += 1;
+                    continue;
                 }
-                Some(b'#') if matches!(self.peek_second(), Some(b'_' | b'^')) => {
-                    self.pos += 2;
-                    pending += 1;
-                }
-                Some(b'#') if self.peek_second().is_none() => return Fault::end(self.pos, "tag"),
-                Some(_) if pending == 0 => return Ok(()),
-                Some(_) => {
+                (Some(b'#'), None) => return Fault::end(self.pos, "tag"),
+                (Some(b'^'), _) => 1,
+                (Some(b'#'), Some(b'_' | b'^')) => 2,
+                (Some(_), _) if pending == 0 => return Ok(()),
+                (Some(_), _) => {
                     self.value_here(depth + 1)?;
                     pending -= 1;
+                    continue;
                 }
+            };
+            if pending == 0 {
+                start = self.pos;
             }
+            self.pos += mark;
+            pending += 1;
         }
     }
 
@@ -187,15 +189,24 @@ impl<'a> Cursor<'a> {
             }
             b':' => self.namespaced_map(depth),
             b'<' => self.unreadable(),
-            b if is_end(b) || b.is_ascii_digit() || matches!(b, b'=' | b'?' | b'!' | b'@') => {
-                Fault::bad(at, format!("`#{}` is no tag", char::from(b).escape_default()))
-            }
             _ => {
-                self.pos += 1;
-                let tag = utf8(self.token()?, at)?;
+                let tag = self.tag()?;
                 let value = self.value(depth + 1, at, "tagged value")?;
                 Ok(tagged(tag, value))
             }
+        }
+    }
+
+    /// The tag here, which stands on its `#`.
+    pub(crate) fn tag(&mut self) -> Scan<&'a str> {
+        let at = self.pos;
+        self.pos += 1;
+        match self.peek() {
+            None => Fault::end(at, "tag"),
+            Some(b) if is_end(b) || b.is_ascii_digit() || b"#':<=?!@_^".contains(&b) => {
+                Fault::bad(at, format!("`#{}` is no tag", char::from(b).escape_default()))
+            }
+            Some(_) => utf8(self.token()?, at),
         }
     }
 
