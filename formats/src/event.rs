@@ -145,7 +145,8 @@ pub struct Event {
 pub struct Extra {
     /// Row of the event in its batch.
     pub row: u32,
-    /// The field's name: a keyword without its colon, any other key as EDN text (a symbol with a `'` before it).
+    /// The field's name: a keyword without its colon, any other key as EDN text (with a `'` before it where that could be
+    /// taken for a keyword's name). [`field_name`] makes it.
     pub name: TextId,
     /// Its value.
     pub value: Cell,
@@ -194,28 +195,39 @@ pub enum MopNames {
     Strings,
 }
 
-/// Does a name read back as the keyword that bears it? True of letters, digits and `*+!-_?$%&=<>.|/'`, not beginning
-/// with what would read as something else.
+/// Does a name, with a colon before it, read back as the keyword of this name?
 pub fn is_keyword_name(name: &str) -> bool {
-    !name.is_empty()
-        && !name.starts_with(['\'', '/', '#', ':'])
-        && !name.ends_with('/')
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"*+!-_?$%&=<>./|':#".contains(&b) || b >= 0x80)
-        && !name.chars().any(|c| c.is_whitespace() || c.is_control())
+    let delimits = |c: char| c.is_whitespace() || c.is_control() || ",;\"()[]{}\\@^`~".contains(c);
+    !name.is_empty() && !name.starts_with(['\'', ':', '#', '/']) && !name.ends_with('/') && !name.contains(delimits)
 }
 
 /// The name of a further field (see [`Extra::name`]) whose key is this value.
 pub fn field_name(key: &Value) -> String {
     match key {
         Value::Keyword(name) if is_keyword_name(name) => name.to_string(),
-        Value::Symbol(name) => format!("'{name}"),
-        other => other.to_edn(),
+        other => match other.to_edn() {
+            text if is_keyword_name(&text) => format!("'{text}"),
+            text => text,
+        },
     }
 }
 
-/// The name of a further field whose key is a string that stands for a keyword, as in JSON.
-pub fn string_field_name(key: &str) -> String {
-    if is_keyword_name(key) { key.to_string() } else { Value::str(key).to_edn() }
+/// Appends the key that a further field's name stands for, as EDN.
+pub(crate) fn write_field_key(name: &str, out: &mut String) {
+    if is_keyword_name(name) {
+        out.push(':');
+    }
+    out.push_str(name.strip_prefix('\'').unwrap_or(name));
+}
+
+/// Appends a function's or an actor's name: as a keyword, or as a string where it would not read back as one.
+pub(crate) fn write_name(name: &str, out: &mut String) {
+    if is_keyword_name(name) {
+        out.push(':');
+        out.push_str(name);
+    } else {
+        crate::value::write_str(out, name);
+    }
 }
 
 /// Names that make a JSON array a micro-operation.

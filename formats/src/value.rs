@@ -235,9 +235,9 @@ pub fn push_int(out: &mut String, n: i64) {
     out.push_str(itoa::Buffer::new().format(n));
 }
 
-/// One bit pattern per number: every NaN is the same.
-fn float_bits(x: f64) -> u64 {
-    if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }
+/// The same number, every NaN being the same one.
+fn one_nan(x: f64) -> f64 {
+    if x.is_nan() { f64::NAN } else { x }
 }
 
 fn write_float(out: &mut String, x: f64) {
@@ -323,7 +323,7 @@ impl Ord for Value {
         match (self, other) {
             (Bool(a), Bool(b)) => a.cmp(b),
             (Int(a), Int(b)) => a.cmp(b),
-            (Float(a), Float(b)) => a.total_cmp(b).then_with(|| float_bits(*a).cmp(&float_bits(*b))),
+            (Float(a), Float(b)) => one_nan(*a).total_cmp(&one_nan(*b)),
             (Char(a), Char(b)) => a.cmp(b),
             (BigInt(a), BigInt(b))
             | (Decimal(a), Decimal(b))
@@ -348,10 +348,7 @@ impl PartialOrd for Value {
 
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Value::Float(a), Value::Float(b)) => float_bits(*a) == float_bits(*b),
-            _ => self.cmp(other) == Ordering::Equal,
-        }
+        self.cmp(other) == Ordering::Equal
     }
 }
 
@@ -416,6 +413,7 @@ mod tests {
     #[test]
     fn every_nan_is_one_value_and_zero_has_a_sign() {
         assert_eq!(Value::Float(f64::NAN), Value::Float(-f64::NAN));
+        assert_eq!(Value::Vector(vec![Value::Float(f64::NAN)]), Value::Vector(vec![Value::Float(-f64::NAN)]));
         assert_ne!(Value::Float(0.0), Value::Float(-0.0));
         assert_eq!(Value::Float(1.0).to_edn(), "1.0");
     }

@@ -163,7 +163,7 @@ fn survives(h: &History) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::default())]
 
     #[test]
     fn usual_histories_survive_every_format(s in steps(usual().boxed()), indexed: bool, timed: bool) {

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use crate::edn::token::{Cursor, Fault, Scan, is_end, newlines, utf8};
 use crate::edn::value::shorten;
-use crate::event::{Cell, Event, EventBatch, EventType, Mop, MopNames, NONE, Process, Span, TextId};
+use crate::event::{Cell, Event, EventBatch, EventType, Mop, MopNames, NONE, Process, Span, TextId, field_name, is_keyword_name};
 use crate::value::Value;
 
 /// A batch is handed over when it holds so many events,
@@ -251,10 +251,7 @@ impl Shard {
             Some(b':' | b'}') => return Ok(()),
             Some(_) => {}
         }
-        let name = match cursor.value_here(1)? {
-            Value::Symbol(name) => format!("'{name}"),
-            other => other.to_edn(),
-        };
+        let name = field_name(&cursor.value_here(1)?);
         let name = self.batch.name(&name);
         let value = self.cell(cursor, open)?;
         self.batch.extra(name, value);
@@ -262,7 +259,11 @@ impl Shard {
     }
 
     fn extra(&mut self, cursor: &mut Cursor<'_>, at: usize, name: &[u8], open: usize) -> Scan<()> {
-        let name = self.name(name, at)?;
+        let keyword = utf8(name, at)?;
+        let name = match is_keyword_name(keyword) {
+            true => self.batch.name(keyword),
+            false => self.batch.name(&field_name(&Value::keyword(keyword))),
+        };
         let value = self.cell(cursor, open)?;
         self.batch.extra(name, value);
         Ok(())

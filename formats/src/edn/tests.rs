@@ -158,11 +158,7 @@ fn event(entries: &[(Value, Value)], batch: &mut EventBatch) -> Result<()> {
     };
     let mut kind = None;
     for (key, value) in entries {
-        let key = match key {
-            Value::Keyword(k) => k.to_string(),
-            Value::Symbol(s) => format!("'{s}"),
-            other => other.to_edn(),
-        };
+        let key = crate::event::field_name(key);
         match &*key {
             "index" => e.index = integer(value, false)?,
             "time" => e.time = integer(value, true)?,

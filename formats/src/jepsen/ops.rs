@@ -8,7 +8,7 @@
 
 use super::fressian::{Decoder, Kind, Role, clip};
 use crate::error::{Place, ReadError, Result};
-use crate::event::{Cell, Event, EventBatch, EventType, Mop, MopNames, Process, Span, TextId};
+use crate::event::{Cell, Event, EventBatch, EventType, Mop, MopNames, Process, Span, TextId, field_name};
 use crate::value::{Value, write_str};
 
 /// Events handed over at a time.
@@ -222,12 +222,8 @@ impl<'s> Emitter<'s> {
 
     fn value_key(&mut self, key: &Value) -> Field {
         match key {
-            Value::Keyword(name) => match Role::of(name) {
-                Role::Other => Field::Extra(self.batch.name(name)),
-                role => Field::Known(role),
-            },
-            Value::Symbol(name) => Field::Extra(self.batch.name(&format!("'{name}"))),
-            other => Field::Extra(self.batch.name(&other.to_edn())),
+            Value::Keyword(name) if Role::of(name) != Role::Other => Field::Known(Role::of(name)),
+            other => Field::Extra(self.batch.name(&field_name(other))),
         }
     }
 

@@ -164,25 +164,27 @@ pub(crate) fn whole_number(x: f64) -> Option<i64> {
     (x.fract() == 0.0 && x.abs() < EXACT).then_some(x as i64)
 }
 
-/// The name of an extra: as it is where it can be a keyword and means nothing else, otherwise as a string in EDN.
+/// A key that begins so goes on with the name of a further field that no plain key stands for.
+pub(crate) const EDN_FIELD: &str = "~edn:";
+
+/// The name of an extra whose key is this text.
 pub(crate) fn extra_name<'a>(key: &'a Text<'_>) -> Cow<'a, str> {
-    const TAKEN: [&str; 9] = ["type", "f", "process", "value", "time", "index", "nil", "true", "false"];
-    match key.as_str() {
-        Some(s) if can_be_keyword(s) && !TAKEN.contains(&s) => Cow::Borrowed(s),
-        Some(s) => Cow::Owned(crate::Value::str(s).to_edn()),
-        None => match key {
-            Text::Utf16(units) => Cow::Owned(text_value(Text::Utf16(units.clone())).to_edn()),
-            Text::Raw(_) | Text::Owned(_) => Cow::Borrowed(""),
-        },
+    match (key.as_str(), key) {
+        (Some(s), _) => field_name_of(s),
+        (None, Text::Utf16(units)) => Cow::Owned(text_value(Text::Utf16(units.clone())).to_edn()),
+        (None, Text::Raw(_) | Text::Owned(_)) => Cow::Borrowed(""),
     }
 }
 
-/// Can this be a keyword that looks like no other EDN: a letter first, then no delimiter, at most one inner slash?
-fn can_be_keyword(s: &str) -> bool {
-    let mut chars = s.chars();
-    let begins = chars.next().is_some_and(|c| c.is_alphabetic() || c == '_');
-    let goes_on = chars.all(|c| c.is_alphanumeric() || "-_?!*+.<>=&%$/".contains(c));
-    begins && goes_on && s.matches('/').count() <= 1 && !s.ends_with('/')
+/// The name of an extra whose key is this string: the string where it can be a keyword and is no field of events, what
+/// [`EDN_FIELD`] says, or else the string in EDN.
+pub(crate) fn field_name_of(key: &str) -> Cow<'_, str> {
+    const TAKEN: [&str; 6] = ["type", "f", "process", "value", "time", "index"];
+    match key.strip_prefix(EDN_FIELD) {
+        Some(name) => Cow::Borrowed(name),
+        None if crate::event::is_keyword_name(key) && !TAKEN.contains(&key) => Cow::Borrowed(key),
+        None => Cow::Owned(crate::Value::str(key).to_edn()),
+    }
 }
 
 /// Of the extras from `start` on that have one name, only the last stays.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::event::is_keyword_name;
+use crate::event::{write_field_key, write_name};
 use crate::history::{History, KeyForm, OpRef, Order, Side, Status};
 use crate::value::{push_int, write_str};
 
@@ -49,13 +49,13 @@ fn event(history: &History, op: &OpRef<'_>, side: Side, indexed: bool, out: &mut
         }
         (None, Some(actor)) => {
             out.push_str(", :process ");
-            name(actor, out);
+            write_name(actor, out);
         }
         (None, None) => {}
     }
     out.push_str(", :f ");
     match op.f() {
-        Some(f) => name(f, out),
+        Some(f) => write_name(f, out),
         None => out.push_str("nil"),
     }
     out.push_str(", :value ");
@@ -106,24 +106,7 @@ fn fields(history: &History, op: &OpRef<'_>, invocation: bool, out: &mut String)
 
 fn field(key: &str, value: &str, out: &mut String) {
     out.push_str(", ");
-    if let Some(symbol) = key.strip_prefix('\'') {
-        out.push_str(symbol);
-    } else if is_keyword_name(key) {
-        out.push(':');
-        out.push_str(key);
-    } else {
-        out.push_str(key);
-    }
+    write_field_key(key, out);
     out.push(' ');
     out.push_str(value);
-}
-
-/// A name as a keyword, or as a string where it would not read back as one.
-fn name(name: &str, out: &mut String) {
-    if is_keyword_name(name) {
-        out.push(':');
-        out.push_str(name);
-    } else {
-        write_str(out, name);
-    }
 }

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 
 use crate::columns::{ListRef, Scalar, ValueRef};
 use crate::history::{History, KeyForm, OpRef, Order, Side, Status, is_read};
+use crate::Value;
+use crate::json::events::EDN_FIELD;
 use crate::json::value::{write_json, write_json_str as string_json};
 use crate::value::push_int;
 
@@ -102,11 +104,7 @@ pub(super) fn op_value(history: &History, op: &OpRef<'_>, invocation: bool, out:
 fn fields(history: &History, op: &OpRef<'_>, invocation: bool, out: &mut String) {
     let mut field = |name: &str, text: &str| {
         out.push(',');
-        match name.strip_prefix('"').and_then(|n| n.strip_suffix('"')) {
-            // A name that is a string already.
-            Some(_) => write_edn_as_json(name, out),
-            None => string(name, out),
-        }
+        field_key(name, out);
         out.push(':');
         write_edn_as_json(text, out);
     };
@@ -114,7 +112,7 @@ fn fields(history: &History, op: &OpRef<'_>, invocation: bool, out: &mut String)
         if history.meta().epochs_recorded
             && let Some(epoch) = op.fault_epoch()
         {
-            field("fault_epoch", &crate::Value::str(epoch).to_edn());
+            field("fault_epoch", &Value::str(epoch).to_edn());
         }
         op.invoke_extras().filter(|(n, _)| *n != "type").for_each(|(n, v)| field(n, v));
         return;
@@ -124,7 +122,7 @@ fn fields(history: &History, op: &OpRef<'_>, invocation: bool, out: &mut String)
     }
     let noded = op.extras().any(|(n, _)| n == "node") || op.invoke_extras().any(|(n, _)| n == "node");
     if let (Some(node), false) = (op.node(), noded) {
-        field("node", &crate::Value::str(node).to_edn());
+        field("node", &Value::str(node).to_edn());
     }
     op.extras().for_each(|(n, v)| field(n, v));
 }
@@ -158,6 +156,16 @@ fn array(history: &History, list: ListRef<'_>, out: &mut String) {
 /// A scalar as JSON.
 pub(super) fn scalar(history: &History, s: Scalar, out: &mut String) {
     value(history, s.into(), out);
+}
+
+/// A further field's name as a JSON key, from which reading finds the name again.
+pub(super) fn field_key(name: &str, out: &mut String) {
+    let bare = if name.starts_with('"') { crate::edn::parse(name).ok() } else { Some(Value::str(name)) };
+    match bare {
+        Some(Value::Str(key)) if crate::json::events::field_name_of(&key) == name => string(&key, out),
+        Some(key @ Value::Utf16(_)) => write_json(&key, out),
+        _ => string(&format!("{EDN_FIELD}{name}"), out),
+    }
 }
 
 /// A string as JSON.

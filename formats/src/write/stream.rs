@@ -4,9 +4,9 @@
 
 use std::io::{self, Write};
 
-use super::json::{string, write_edn_as_json};
-use crate::event::{Cell, EventBatch, NONE, Process, STRING_MOPS, is_keyword_name};
-use crate::value::{push_int, write_str};
+use super::json::{field_key, string, write_edn_as_json};
+use crate::event::{Cell, EventBatch, NONE, Process, STRING_MOPS, write_field_key, write_name};
+use crate::value::push_int;
 
 /// Appends a batch as EDN, an event a line.
 ///
@@ -34,22 +34,20 @@ pub fn edn(batch: &EventBatch, out: &mut dyn Write) -> io::Result<()> {
             }
             Process::Actor(a) => {
                 line.push_str(", :process ");
-                edn_name(batch.texts.get(a), &mut line);
+                write_name(batch.texts.get(a), &mut line);
             }
             Process::Unknown => {}
         }
         line.push_str(", :f ");
         match batch.f[i] {
-            Some(f) => edn_name(batch.texts.get(f), &mut line),
+            Some(f) => write_name(batch.texts.get(f), &mut line),
             None => line.push_str("nil"),
         }
         line.push_str(", :value ");
         batch.write_edn(batch.value[i], &mut line);
         while let Some(extra) = extras.next_if(|e| e.row as usize == i) {
             line.push_str(", ");
-            let name = batch.texts.get(extra.name);
-            line.push_str(if is_keyword_name(name) { ":" } else { "" });
-            line.push_str(name.trim_start_matches('\''));
+            write_field_key(batch.texts.get(extra.name), &mut line);
             line.push(' ');
             batch.write_edn(extra.value, &mut line);
         }
@@ -57,15 +55,6 @@ pub fn edn(batch: &EventBatch, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(line.as_bytes())?;
     }
     Ok(())
-}
-
-fn edn_name(name: &str, out: &mut String) {
-    if is_keyword_name(name) {
-        out.push(':');
-        out.push_str(name);
-    } else {
-        write_str(out, name);
-    }
 }
 
 /// Appends a batch as JSON Lines.
@@ -107,7 +96,7 @@ pub fn jsonl(batch: &EventBatch, out: &mut dyn Write) -> io::Result<()> {
         cell(batch, batch.value[i], &mut line);
         while let Some(extra) = extras.next_if(|e| e.row as usize == i) {
             line.push(',');
-            string(batch.texts.get(extra.name), &mut line);
+            field_key(batch.texts.get(extra.name), &mut line);
             line.push(':');
             cell(batch, extra.value, &mut line);
         }
