@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use elench_checkers::budget::Budget;
 use elench_checkers::descriptive::{ExceptionGroup, Stats, exceptions, stats};
-use elench_checkers::linear::registers::{FailedCas, Options as RegisterOptions, Registers, registers};
+use elench_checkers::linear::registers::{FailedCas, NilReads, Options as RegisterOptions, Registers, registers};
 use elench_checkers::linear::{Evidence, check_keys};
 use elench_checkers::outcome::{Coverage, Outcome, Why};
 use elench_formats::columns::Scalar;
@@ -100,6 +100,8 @@ pub struct CheckOptions {
     pub workload: Option<String>,
     /// What a failed cas says; `None`: by format.
     pub failed_cas: Option<FailedCas>,
+    /// What an acknowledged read of nil says.
+    pub nil_reads: NilReads,
     /// How much the checkers may spend.
     pub budget: Budget,
     /// Violations of a kind to report in full.
@@ -164,6 +166,8 @@ pub struct Linear {
     pub keys: Vec<Scalar>,
     /// Operations that failed and were left out.
     pub failed: Coverage,
+    /// Acknowledged reads of nil that were taken to say nothing, as the register cannot be unset.
+    pub silent_reads: u64,
 }
 
 /// What was found in one history.
@@ -285,16 +289,16 @@ fn linear(history: &History, workload: &Workload, options: &CheckOptions) -> Res
         MODELS.iter().find(|m| m.name == name).ok_or("no model fits these operations: name one with --model")?.name;
     let by_format = if history.meta().format == "process-log" { FailedCas::Observed } else { FailedCas::DidNotHappen };
     let failed_cas = options.failed_cas.unwrap_or(by_format);
-    let Registers { problems, keys, failed } =
-        registers(history, &RegisterOptions { initial: options.initial.clone(), failed_cas })
-            .map_err(|m| format!("not a history of a {model}: operation {}: {}", m.op.0, m.why))?;
+    let reading = RegisterOptions { initial: options.initial.clone(), failed_cas, nil_reads: options.nil_reads };
+    let Registers { problems, keys, failed, silent_reads } = registers(history, &reading)
+        .map_err(|m| format!("not a history of a {model}: operation {}: {}", m.op.0, m.why))?;
     let evidence = Evidence { shrunk_keys: options.examples, ..Evidence::default() };
     let outcome = if problems.is_empty() {
         Outcome::unknown(Coverage::default(), Why::NoEvidence)
     } else {
         check_keys(&problems, &options.budget, &evidence)
     };
-    Ok(Linear { model, failed_cas, outcome, keys, failed })
+    Ok(Linear { model, failed_cas, outcome, keys, failed, silent_reads })
 }
 
 /// Invalid beats unknown beats valid; nothing judged is unknown.

@@ -184,6 +184,14 @@ fn linear_lines(name: &str, linear: &Linear, finding: &Finding, history: &Histor
         },
         nanoseconds(finding.elapsed.as_nanos().min(i64::MAX as u128) as i64),
     );
+    if linear.silent_reads > 0 {
+        let _ = writeln!(
+            out,
+            "             {} of nil {} taken to say nothing, as the register is never unset (--nil-reads unset counts them)",
+            counted(linear.silent_reads, "ok read"),
+            if linear.silent_reads == 1 { "is" } else { "are" },
+        );
+    }
     for undecided in coverage.undecided.iter().take(5) {
         let key = key_text(history, &linear.keys, undecided.key).map_or(String::new(), |k| format!("key {k}: "));
         let _ = writeln!(out, "             undecided: {key}{} {}", undecided.why, undecided.known);
@@ -363,6 +371,7 @@ fn linear_json(linear: &Linear, history: &History, out: &mut Map<String, Json>) 
     );
     out.insert("anomalies".into(), Json::Object(anomalies));
     out.insert("violations".into(), violations.iter().map(|v| violation_json(v, linear, history)).collect());
+    out.insert("silent_nil_reads".into(), json!(linear.silent_reads));
     out.insert("coverage".into(), coverage_json(linear, history));
     if let elench_checkers::outcome::Answer::Valid(Some(Certificate::Orders(orders))) = linear.outcome.answer() {
         let orders = orders.iter().map(|o| {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use elench::check::{CheckOptions, Found, Valid, check};
 use elench_checkers::Budget;
+use elench_checkers::linear::registers::NilReads;
 use elench_formats::open::{OpenOptions, open};
 use elench_formats::{History, Value};
 
@@ -25,6 +26,7 @@ fn options(initial: &str) -> CheckOptions {
         initial: elench_formats::edn::parse(initial).unwrap_or(Value::Nil),
         workload: None,
         failed_cas: None,
+        nil_reads: NilReads::default(),
         budget: Budget::unlimited(),
         examples: 1,
     }
@@ -55,7 +57,13 @@ fn register_runs_get_the_verdict_of_the_manifest() {
         let history = read(&dir.join(file), &OpenOptions::default());
         let report = check(file, &history, &options(initial)).unwrap();
         checked += 1;
-        if report.valid != expected {
+        // Knossos passes these two; but every operation in them failed, so that nothing was shown of the register.
+        let vacuous =
+            ["mongodb-v0-ack-rollback-9.edn", "mongodb-v0-ack-rollback-11.edn"].iter().any(|f| file.ends_with(f));
+        if vacuous {
+            assert_eq!(report.valid, Valid::Unknown, "{file}");
+            assert_eq!(history.counts()[0], 0, "{file}");
+        } else if report.valid != expected {
             wrong.push(format!("{file}: {} instead of {expected} {:?}", report.valid, report.why));
         }
     }

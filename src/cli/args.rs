@@ -106,6 +106,10 @@ pub struct CheckArgs {
     /// What a failed cas says: that it did not happen, or that it saw another value (default: by format)
     #[arg(long, value_name = "MEANING")]
     pub failed_cas: Option<FailedCasArg>,
+    /// What an ok read of nil says: that the register was unset, or nothing (default: unset, if it can be: where it is so
+    /// initially or somebody writes nil)
+    #[arg(long, value_name = "MEANING")]
+    pub nil_reads: Option<NilReadsArg>,
     /// Time that checking may take, such as 90s, 5m, 1h
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub time: Option<Duration>,
@@ -124,6 +128,15 @@ pub struct CheckArgs {
     /// Print only the verdict line
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// What an acknowledged read of nil says.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum NilReadsArg {
+    /// The register was unset
+    Unset,
+    /// Nothing: the client got no value
+    SayNothing,
 }
 
 /// What a failed compare-and-set says.

@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use elench_checkers::budget::Budget;
-use elench_checkers::linear::registers::FailedCas;
+use elench_checkers::linear::registers::{FailedCas, NilReads};
 use elench_formats::History;
 use elench_formats::write::{Target, to_file};
 
-use super::args::{CheckArgs, FailedCasArg};
+use super::args::{CheckArgs, FailedCasArg, NilReadsArg};
 use super::progress::{Reading, Working};
 use super::{Exit, Stop};
 use crate::check::{CheckOptions, Found, Report, Valid, check};
@@ -45,6 +45,11 @@ fn options(args: &CheckArgs) -> Result<CheckOptions, Stop> {
             FailedCasArg::DidNotHappen => FailedCas::DidNotHappen,
             FailedCasArg::Observed => FailedCas::Observed,
         }),
+        nil_reads: match args.nil_reads {
+            None => NilReads::IfPossible,
+            Some(NilReadsArg::Unset) => NilReads::Unset,
+            Some(NilReadsArg::SayNothing) => NilReads::SayNothing,
+        },
         budget,
         examples: args.examples,
     })

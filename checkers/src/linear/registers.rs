@@ -3,6 +3,10 @@
 //! What each operation means: an `ok` one happened; a failed one did not, and is left out, but for a compare-and-set
 //! where failing means that it saw another value ([`FailedCas::Observed`]); the outcome of all others is unknown, and
 //! what they claim to have read says nothing. Operations without a key belong to the history of every key.
+//!
+//! A read that returned nil saw an unset register, where a register can be unset: initially, or as somebody wrote nil.
+//! Where it cannot, nil is taken for a client that got no value, as Knossos does, and the read says nothing; how many such
+//! there were is reported, so that nobody mistakes silence for evidence.
 
 use std::sync::Arc;
 
@@ -26,6 +30,18 @@ pub enum FailedCas {
     Observed,
 }
 
+/// What an acknowledged read of nil says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum NilReads {
+    /// The register was unset, if it can be; else nothing.
+    #[default]
+    IfPossible,
+    /// The register was unset.
+    Unset,
+    /// Nothing.
+    SayNothing,
+}
+
 /// How to read a history as registers.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -33,11 +49,13 @@ pub struct Options {
     pub initial: Edn,
     /// What a failed compare-and-set says.
     pub failed_cas: FailedCas,
+    /// What an acknowledged read of nil says.
+    pub nil_reads: NilReads,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { initial: Edn::Nil, failed_cas: FailedCas::default() }
+        Options { initial: Edn::Nil, failed_cas: FailedCas::default(), nil_reads: NilReads::default() }
     }
 }
 
@@ -50,6 +68,8 @@ pub struct Registers {
     pub keys: Vec<Scalar>,
     /// Operations that failed, and so are in no problem.
     pub failed: Coverage,
+    /// Acknowledged reads of nil that were taken to say nothing.
+    pub silent_reads: u64,
 }
 
 /// An operation that is none of a register's.
@@ -79,13 +99,24 @@ pub fn registers(history: &History, options: &Options) -> Result<Registers, Misf
     let mut values = Values::new(history);
     let initial = values.edn(&options.initial);
     let index = history.key_index();
-    let mut failed = Coverage::default();
+    let nil_says_nothing = match options.nil_reads {
+        NilReads::Unset => false,
+        NilReads::SayNothing => true,
+        NilReads::IfPossible => options.initial != Edn::Nil && !writes_nil(history),
+    };
+    let (mut failed, mut silent_reads) = (Coverage::default(), 0);
     let mut read = |rows: &[u32]| -> Result<Vec<Operation<RegisterOp>>, Misfit> {
         let mut ops = Vec::with_capacity(rows.len());
         for &row in rows {
             let op = history.op(row as usize);
             match operation(history, &op, options.failed_cas, &mut values)? {
-                Some(op) => ops.push(op),
+                Some(mut op) => {
+                    if nil_says_nothing && op.op == RegisterOp::Read(Some(Value::NIL)) {
+                        op.op = RegisterOp::Read(None);
+                        silent_reads += 1;
+                    }
+                    ops.push(op);
+                }
                 None => failed.count(op.f().unwrap_or("operation"), crate::outcome::Status::Fail, 1),
             }
         }
@@ -111,7 +142,16 @@ pub fn registers(history: &History, options: &Options) -> Result<Registers, Misf
         .map(|(key, ops)| Problem::new(key, model.clone(), ops))
         .collect::<Result<_, OpId>>()
         .map_err(|op| Misfit { op, why: "it completes before it is invoked".into() })?;
-    Ok(Registers { problems, keys: index.keys().to_vec(), failed })
+    Ok(Registers { problems, keys: index.keys().to_vec(), failed, silent_reads })
+}
+
+/// Does anybody try to write nil?
+fn writes_nil(history: &History) -> bool {
+    history.clients().any(|op| match op.f().and_then(register_function) {
+        Some("write") => op.input().is_nil(),
+        Some("cas") => cas_arguments(&op).is_some_and(|(_, new)| new == Scalar::Nil),
+        _ => false,
+    })
 }
 
 fn operation(

@@ -13,7 +13,9 @@ use std::ops::Range;
 
 use crate::edn::token::{Cursor, Fault, Scan, is_end, newlines, utf8};
 use crate::edn::value::shorten;
-use crate::event::{Cell, Event, EventBatch, EventType, Mop, MopNames, NONE, Process, Span, TextId, field_name, is_keyword_name};
+use crate::event::{
+    Cell, Event, EventBatch, EventType, Mop, MopNames, NONE, Process, Span, TextId, field_name, is_keyword_name,
+};
 use crate::value::Value;
 
 /// A batch is handed over when it holds so many events,

@@ -3,9 +3,9 @@
 
 use std::io::{self, Write};
 
+use crate::Value;
 use crate::columns::{ListRef, Scalar, ValueRef};
 use crate::history::{History, KeyForm, OpRef, Order, Side, Status, is_read};
-use crate::Value;
 use crate::json::events::EDN_FIELD;
 use crate::json::value::{write_json, write_json_str as string_json};
 use crate::value::push_int;
