@@ -1,5 +1,5 @@
 //! How fast are Parquet files decoded and mapped Arrow files opened? Rows per second of processor time, and bytes on disk
-//! per operation: `cargo run --release -p elench-formats --example columnar_speed [rows]`.
+//! per operation: `cargo run --release -p elench-formats --example columnar_speed [rows [directory for the files]]`.
 
 use std::error::Error;
 use std::fs::File;
@@ -15,20 +15,22 @@ use elench_formats::event::{Cell, Event, EventBatch, EventType, Mop, Process, Sp
 
 fn main() -> Result<(), Box<dyn Error>> {
     let rows = std::env::args().nth(1).map_or(Ok(2_000_000), |n| n.parse())?;
-    let dir = tempfile::tempdir()?;
+    let temporary = tempfile::tempdir()?;
+    let dir = std::env::args().nth(2).map_or(temporary.path().to_path_buf(), Into::into);
     for (name, history) in [("register", register(rows)?), ("list-append", list_append(rows / 4)?)] {
         println!("{name}: {} operations, {} bytes of memory each", history.len(), history.memory() / history.len());
-        measure(&history, dir.path())?;
+        measure(&history, &dir.join(name))?;
     }
     Ok(())
 }
 
-fn measure(history: &History, dir: &Path) -> Result<(), Box<dyn Error>> {
+fn measure(history: &History, base: &Path) -> Result<(), Box<dyn Error>> {
     let per_second = |from: f64| history.len() as f64 / from / 1e6;
     for compression in [Compression::Zstd, Compression::Lz4, Compression::None] {
         let options = WriteOptions { compression: Some(compression), workload: None };
         for parquet in [true, false] {
-            let path = dir.join("history");
+            let format = if parquet { "parquet" } else { "arrow" };
+            let path = base.with_extension(format!("{compression:?}.{format}"));
             let start = Instant::now();
             if parquet {
                 write_parquet(&path, history, &options)?
@@ -47,8 +49,7 @@ fn measure(history: &History, dir: &Path) -> Result<(), Box<dyn Error>> {
                 assert_eq!(read.len(), history.len());
             }
             println!(
-                "  {:8} {compression:?}: {:6.1} M rows/s read, {:5.1} M rows/s written, {:6.2} bytes an operation",
-                if parquet { "parquet" } else { "ipc" },
+                "  {format:8} {compression:?}: {:6.1} M rows/s read, {:5.1} M rows/s written, {:6.2} bytes an operation",
                 per_second(best),
                 per_second(written),
                 std::fs::metadata(&path)?.len() as f64 / history.len() as f64,
