@@ -1,1 +1,13 @@
-//! Elench.
+//! Elench takes the history that the clients of a distributed system recorded, and tries to refute what the system
+//! claims.
+//!
+//! [`check::check`] is the main entry: a [`History`](elench_formats::History) in, a [`check::Report`] out.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod check;
+pub mod cli;
+pub mod generate;
+pub mod report;
+pub mod weak;
+pub mod workload;

@@ -1,1 +1,12 @@
-//! Checkers.
+//! Pure functions from a history to what it proves: no files, no printing, no clock but the one in [`Budget`].
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod budget;
+pub mod descriptive;
+pub mod linear;
+pub mod model;
+pub mod outcome;
+
+pub use budget::{Budget, Spent};
+pub use model::Model;
+pub use outcome::{Answer, Coverage, KeyId, OpId, Outcome, Status, Violation, Why};

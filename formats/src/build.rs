@@ -20,7 +20,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::columns::{
-    ExtraBuilder, ListCol, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, ValueRef, optional,
+    ExtraBuilder, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, ValueRef, optional,
 };
 use crate::error::{Place, ReadError, Result};
 use crate::event::{Cell, EventBatch, EventType, Mop, NONE, Process, Span, TextId};
@@ -91,11 +91,14 @@ pub struct HistoryBuilder {
 enum Slot {
     Open(Box<OpenChunk>),
     Sealed(Chunk),
+    /// Handed out by [`HistoryBuilder::take_packed`].
+    Taken,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct OpenOp {
     row: u64,
+    f: u16,
     place: u64,
     index: i64,
 }
@@ -260,8 +263,8 @@ impl HistoryBuilder {
         let place = batch.place[i];
         let index = self.next_index(batch.index[i], place)?;
         let time = batch.time[i];
-        // A record of an operation that timed out has no time of completion: it completes nowhere.
-        let no_answer = self.options.by_time && batch.kind[i] == EventType::Info;
+        // The record of an operation without an answer may have no time of completion; sorting finds it a place.
+        let no_answer = self.options.by_time && batch.kind[i] != EventType::Invoke;
         self.times_missing |= time == NONE && !no_answer;
         self.times_fall |= time != NONE && time < self.last_time;
         self.last_time = if time == NONE { self.last_time } else { time };
@@ -325,7 +328,7 @@ impl HistoryBuilder {
             self.touching.entry(p).or_default().push_back((next, e.time));
             return Ok(());
         }
-        self.double_invoke(p, open, OpenOp { row: u64::MAX, place: e.place, index: e.index })?;
+        self.double_invoke(p, open, OpenOp { row: u64::MAX, f: e.f, place: e.place, index: e.index })?;
         self.abandon(open);
         let open = self.begin(e, remap, Some(p), NO_CODE, true, extras)?;
         self.set_open(p, Some(open))
@@ -340,13 +343,11 @@ impl HistoryBuilder {
 
     fn double_invoke(&mut self, p: i64, open: OpenOp, next: OpenOp) -> Result<()> {
         self.malformed(next.place, "a process invokes while its operation is open", |this| {
-            let f =
-                |op: OpenOp| if op.row == u64::MAX { "an operation" } else { this.function_name(this.f_of(op.row)) };
             format!(
                 "process {p} invokes {} (index {}) but its {} (index {}, {}) has not completed",
-                f(next),
+                this.function_name(next.f),
                 next.index,
-                f(open),
+                this.function_name(open.f),
                 open.index,
                 this.place(open.place),
             )
@@ -416,7 +417,7 @@ impl HistoryBuilder {
         extras: std::ops::Range<usize>,
     ) -> Result<()> {
         let open = self.actors.remove(&actor);
-        let closes = kind != EventType::Invoke && open.is_some_and(|o| self.f_of(o.row) == e.f);
+        let closes = kind != EventType::Invoke && open.is_some_and(|o| o.f == e.f);
         if let (true, Some(open)) = (closes, open) {
             return self.complete(e, remap, open, kind, extras);
         }
@@ -484,7 +485,7 @@ impl HistoryBuilder {
             chunk.input[r] = Cell::Text(text);
         }
         self.fields(e, remap, row, extras, true)?;
-        Ok(OpenOp { row, place: e.place, index: e.index })
+        Ok(OpenOp { row, f: e.f, place: e.place, index: e.index })
     }
 
     /// Writes a completion beside its invocation.
@@ -497,14 +498,13 @@ impl HistoryBuilder {
         extras: std::ops::Range<usize>,
     ) -> Result<()> {
         let (at, r) = (open.row as usize / CHUNK_ROWS, open.row as usize % CHUNK_ROWS);
-        let f = self.f_of(open.row);
-        if e.f != NO_CODE && e.f != f {
+        if e.f != NO_CODE && e.f != open.f {
             self.malformed(e.place, "a completion whose :f differs from its invocation's", |this| {
                 format!(
                     "{} (index {}) completes {} (index {}, {})",
                     this.function_name(e.f),
                     e.index,
-                    this.function_name(f),
+                    this.function_name(open.f),
                     open.index,
                     this.place(open.place)
                 )
@@ -518,9 +518,7 @@ impl HistoryBuilder {
         let bare_nil = self.special.bare_nil;
         let chunk = open_chunk(&mut self.chunks, at)?;
         chunk.open -= 1;
-        if !(self.options.by_time && e.time == NONE) {
-            chunk.complete_index[r] = e.index as u64;
-        }
+        chunk.complete_index[r] = e.index as u64;
         chunk.complete_time[r] = e.time;
         let begun_by_invoke = chunk.status[r] == Status::Pending as u8;
         chunk.status[r] = match kind {
@@ -623,6 +621,7 @@ impl HistoryBuilder {
                     unsplit_sealed(chunk, &mut self.shared, self.special.bare_nil)?;
                     continue;
                 }
+                Slot::Taken => continue,
                 Slot::Open(chunk) => std::mem::take(&mut chunk.key),
             };
             let chunk = open_chunk(&mut self.chunks, at)?;
@@ -806,13 +805,6 @@ impl HistoryBuilder {
         if f == NO_CODE { "an operation" } else { self.shared.functions.get(u32::from(f)) }
     }
 
-    fn f_of(&self, row: u64) -> u16 {
-        match &self.chunks[row as usize / CHUNK_ROWS] {
-            Slot::Open(chunk) => chunk.f[row as usize % CHUNK_ROWS],
-            Slot::Sealed(chunk) => chunk.f.value(row as usize % CHUNK_ROWS),
-        }
-    }
-
     fn open_row(&mut self, row: u64) -> Result<(&mut OpenChunk, usize)> {
         Ok((open_chunk(&mut self.chunks, row as usize / CHUNK_ROWS)?, row as usize % CHUNK_ROWS))
     }
@@ -865,6 +857,35 @@ impl HistoryBuilder {
         Ok(())
     }
 
+    /// Takes out the operations at the front that are packed, for streams that need not be held: keys are as decided so
+    /// far, there is no fault timeline, and [`finish`](Self::finish) gives what was not taken.
+    pub fn take_packed(&mut self) -> Option<History> {
+        let from = self.chunks.iter().position(|slot| !matches!(slot, Slot::Taken))?;
+        let packed = self.chunks[from..].iter().take_while(|slot| matches!(slot, Slot::Sealed(_))).count();
+        if packed == 0 {
+            return None;
+        }
+        let taken = self.chunks[from..from + packed].iter_mut().filter_map(|slot| {
+            if let Slot::Sealed(chunk) = std::mem::replace(slot, Slot::Taken) { Some(chunk) } else { None }
+        });
+        let chunks = taken.collect();
+        let shared = Shared { meta: self.meta(), ..self.shared.clone() };
+        Some(History::new(shared, chunks))
+    }
+
+    fn meta(&self) -> Meta {
+        let keyed = self.keys.form == KeyForm::None && self.keys.split && self.keys.pairs > 0;
+        let order = if self.indices == Some(true) { Order::Index } else { Order::Source };
+        Meta {
+            format: self.options.format.clone(),
+            keys: if keyed { KeyForm::Tuple } else { self.keys.form },
+            real_time: self.options.real_time,
+            order,
+            repairs: self.repairs.iter().map(|(kind, (n, first))| format!("{kind}: {n} (first at {first})")).collect(),
+            ..self.shared.meta.clone()
+        }
+    }
+
     /// The history.
     ///
     /// # Errors
@@ -885,27 +906,13 @@ impl HistoryBuilder {
         let mut chunks: Vec<Chunk> =
             self.chunks.drain(..).filter_map(|s| if let Slot::Sealed(c) = s { Some(c) } else { None }).collect();
         let by_time = self.indices != Some(true) && !self.times_missing && (self.times_fall || self.options.by_time);
-        let order = match self.indices {
-            Some(true) => Order::Index,
-            _ if by_time => Order::Time,
-            _ => Order::Source,
-        };
         if by_time {
             chunks = crate::order::by_time(chunks, &mut self.shared, self.options.lenient, &mut self.repairs)?;
         }
-        let repairs = self.repairs.iter().map(|(kind, (n, first))| format!("{kind}: {n} (first at {first})")).collect();
-        self.shared.meta = Meta {
-            format: std::mem::take(&mut self.options.format),
-            keys: if self.keys.form == KeyForm::None && self.keys.split && self.keys.pairs > 0 {
-                KeyForm::Tuple
-            } else {
-                self.keys.form
-            },
-            real_time: self.options.real_time,
-            order,
-            repairs,
-            ..std::mem::take(&mut self.shared.meta)
-        };
+        self.shared.meta = self.meta();
+        if by_time {
+            self.shared.meta.order = Order::Time;
+        }
         finish_faults(&mut chunks, &mut self.shared)?;
         Ok(History::new(self.shared, chunks))
     }
@@ -967,7 +974,7 @@ fn pair(batch: &EventBatch, cell: Cell) -> Option<(Cell, Cell)> {
 fn open_chunk(chunks: &mut [Slot], at: usize) -> Result<&mut OpenChunk> {
     match &mut chunks[at] {
         Slot::Open(chunk) => Ok(chunk),
-        Slot::Sealed(_) => Err(ReadError::new("internal error: an operation completed twice")),
+        Slot::Sealed(_) | Slot::Taken => Err(ReadError::new("internal error: an operation completed twice")),
     }
 }
 
@@ -1040,11 +1047,8 @@ impl OpenChunk {
             Cell::Nil => out.push_str("nil"),
             Cell::Int(n) => crate::value::push_int(out, n),
             Cell::Text(id) => out.push_str(shared.texts.get(id)),
-            Cell::List(span) => crate::event::write_ints(out, '[', &self.ints[span.range()], ']'),
-            Cell::Set(span) => {
-                out.push('#');
-                crate::event::write_ints(out, '{', &self.ints[span.range()], '}');
-            }
+            Cell::List(span) => crate::event::write_ints(out, "[", &self.ints[span.range()], "]"),
+            Cell::Set(span) => crate::event::write_ints(out, "#{", &self.ints[span.range()], "}"),
             Cell::Seq(span) => {
                 out.push('[');
                 for (i, &c) in self.cells[span.range()].iter().enumerate() {
@@ -1290,11 +1294,4 @@ fn fault_ops(chunks: &[Chunk], shared: &Shared) -> Vec<FaultOp> {
         }
     }
     ops
-}
-
-impl ListCol {
-    #[cfg(test)]
-    pub(crate) fn rows(&self) -> usize {
-        self.offsets.len() - 1
-    }
 }

@@ -190,8 +190,32 @@ pub struct EventBatch {
 pub enum MopNames {
     /// As keywords or symbols (EDN, Fressian): any name makes a micro-operation.
     Keywords,
-    /// As strings (JSON): only known names do, so that a list of strings is not taken for a transaction.
+    /// As strings (JSON): only known names and keywords do, so that a list of strings is not taken for a transaction.
     Strings,
+}
+
+/// Does a name read back as the keyword that bears it? True of letters, digits and `*+!-_?$%&=<>.|/'`, not beginning
+/// with what would read as something else.
+pub fn is_keyword_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(['\'', '/', '#', ':'])
+        && !name.ends_with('/')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"*+!-_?$%&=<>./|':#".contains(&b) || b >= 0x80)
+        && !name.chars().any(|c| c.is_whitespace() || c.is_control())
+}
+
+/// The name of a further field (see [`Extra::name`]) whose key is this value.
+pub fn field_name(key: &Value) -> String {
+    match key {
+        Value::Keyword(name) if is_keyword_name(name) => name.to_string(),
+        Value::Symbol(name) => format!("'{name}"),
+        other => other.to_edn(),
+    }
+}
+
+/// The name of a further field whose key is a string that stands for a keyword, as in JSON.
+pub fn string_field_name(key: &str) -> String {
+    if is_keyword_name(key) { key.to_string() } else { Value::str(key).to_edn() }
 }
 
 /// Names that make a JSON array a micro-operation.
@@ -313,11 +337,8 @@ impl EventBatch {
             Cell::Nil => out.push_str("nil"),
             Cell::Int(n) => push_int(out, n),
             Cell::Text(id) => out.push_str(self.texts.get(id)),
-            Cell::List(span) => write_ints(out, '[', &self.ints[span.range()], ']'),
-            Cell::Set(span) => {
-                out.push('#');
-                write_ints(out, '{', &self.ints[span.range()], '}');
-            }
+            Cell::List(span) => write_ints(out, "[", &self.ints[span.range()], "]"),
+            Cell::Set(span) => write_ints(out, "#{", &self.ints[span.range()], "}"),
             Cell::Seq(span) => {
                 out.push('[');
                 for (i, &c) in self.cells[span.range()].iter().enumerate() {
@@ -349,22 +370,27 @@ impl EventBatch {
 fn mop_name(value: &Value, names: MopNames) -> Option<&str> {
     let [first, _, _] = value.as_vector()? else { return None };
     match (first, names) {
-        (Value::Keyword(name), MopNames::Keywords) => Some(name),
+        (Value::Keyword(name), _) => Some(name),
         (Value::Str(name), MopNames::Strings) if STRING_MOPS.contains(&&**name) => Some(name),
         _ => None,
     }
 }
 
 /// Appends integers between brackets.
-pub(crate) fn write_ints(out: &mut String, open: char, ints: &[i64], close: char) {
-    out.push(open);
+pub(crate) fn write_ints(out: &mut String, open: &str, ints: &[i64], close: &str) {
+    write_joined(out, ints, (open, " ", close));
+}
+
+/// Appends integers with what opens, parts and closes them.
+pub(crate) fn write_joined(out: &mut String, ints: &[i64], (open, between, close): (&str, &str, &str)) {
+    out.push_str(open);
     for (i, &n) in ints.iter().enumerate() {
         if i > 0 {
-            out.push(' ');
+            out.push_str(between);
         }
         push_int(out, n);
     }
-    out.push(close);
+    out.push_str(close);
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //!
 //! Memory: about 60 bytes an operation of a register history, plus 8 bytes a list element.
 
+use std::collections::BinaryHeap;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -119,7 +120,7 @@ pub struct History {
     keys: Arc<OnceLock<KeyIndex>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     /// Names of functions, those of micro-operations and actors included: codes fit 16 bits.
     pub(crate) functions: TextPool,
@@ -186,6 +187,12 @@ impl Chunk {
     /// Codes of function names.
     pub fn f(&self) -> &UInt16Array {
         &self.f
+    }
+
+    /// The code of a row's function name.
+    #[inline]
+    pub fn f_code(&self, i: usize) -> Option<u16> {
+        self.f.is_valid(i).then(|| self.f.value(i))
     }
 
     /// Keys.
@@ -326,6 +333,11 @@ impl History {
         self.chunks.iter().flat_map(|chunk| (0..chunk.len()).map(|i| OpRef { shared: &self.shared, chunk, i }))
     }
 
+    /// All events in order. Memory: the operations open at once.
+    pub fn events(&self) -> Events<'_> {
+        Events { ops: Box::new(self.ops()), ahead: None, open: BinaryHeap::new() }
+    }
+
     /// The operations of clients in order.
     pub fn clients(&self) -> impl Iterator<Item = OpRef<'_>> + '_ {
         self.ops().filter(|op| op.is_client())
@@ -383,6 +395,31 @@ impl History {
         self.shared.write_value(v, out);
     }
 
+    /// Does a raw value stand for an explicit, bare nil?
+    pub(crate) fn is_bare_nil(&self, v: ValueRef<'_>) -> bool {
+        matches!(v, ValueRef::Text(t) if self.shared.texts.get(t) == BARE_NIL)
+    }
+
+    /// These rows alone, in order, sharing the texts: a sub-history. O(rows chosen).
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[must_use]
+    pub fn select(&self, mut rows: Vec<usize>) -> History {
+        rows.sort_unstable();
+        rows.dedup();
+        let at: Vec<(u32, u32)> = rows
+            .into_iter()
+            .map(|row| {
+                assert!(row < self.len(), "row {row} of a history of {}", self.len());
+                let c = self.starts.partition_point(|&s| s <= row) - 1;
+                (c as u32, (row - self.starts[c]) as u32)
+            })
+            .collect();
+        let chunks = at.chunks(CHUNK_ROWS).map(|part| crate::order::gather(&self.chunks, part)).collect();
+        History::of(Arc::clone(&self.shared), chunks)
+    }
+
     /// Bytes that the columns take, texts included.
     pub fn memory(&self) -> usize {
         let columns: usize = self.chunks.iter().map(Chunk::memory).sum();
@@ -407,15 +444,14 @@ impl Shared {
 
     pub(crate) fn write_value(&self, v: ValueRef<'_>, out: &mut String) {
         let (open, list, close) = match v {
-            ValueRef::List(l) => ("[", l, ']'),
-            ValueRef::Set(l) => ("#{", l, '}'),
+            ValueRef::List(l) => ("[", l, "]"),
+            ValueRef::Set(l) => ("#{", l, "}"),
             ValueRef::Nil => return out.push_str("nil"),
             ValueRef::Int(n) => return push_int(out, n),
             ValueRef::Text(t) => return out.push_str(self.texts.get(t)),
         };
         if let Some(ints) = list.as_ints() {
-            out.push_str(&open[..open.len() - 1]);
-            return write_ints(out, if close == ']' { '[' } else { '{' }, ints, close);
+            return write_ints(out, open, ints, close);
         }
         out.push_str(open);
         for (i, s) in list.iter().enumerate() {
@@ -424,7 +460,7 @@ impl Shared {
             }
             self.write_scalar(s, out);
         }
-        out.push(close);
+        out.push_str(close);
     }
 }
 
@@ -506,6 +542,16 @@ impl<'a> OpRef<'a> {
     /// What it received, without its key. Nothing for a transaction: see [`txn`](Self::txn).
     pub fn output(&self) -> ValueRef<'a> {
         self.plain(&self.chunk.output)
+    }
+
+    /// What stands in the column of inputs: nothing where it follows from the transaction.
+    pub(crate) fn raw_input(&self) -> ValueRef<'a> {
+        self.chunk.input.get(self.i)
+    }
+
+    /// What stands in the column of outputs: nothing where it is the transaction.
+    pub(crate) fn raw_output(&self) -> ValueRef<'a> {
+        self.chunk.output.get(self.i)
     }
 
     fn plain(&self, col: &'a ValueCol) -> ValueRef<'a> {
@@ -619,17 +665,87 @@ pub fn is_read(name: &str) -> bool {
     matches!(name, "r" | "read")
 }
 
-/// Are two histories the same, operation by operation? Ids and chunks may differ, and so may the order of further fields.
+/// Which end of an operation an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Its beginning.
+    Invocation,
+    /// Its end.
+    Completion,
+}
+
+/// The events of a history in order.
+pub struct Events<'a> {
+    ops: Box<dyn Iterator<Item = OpRef<'a>> + 'a>,
+    ahead: Option<OpRef<'a>>,
+    open: BinaryHeap<Completing<'a>>,
+}
+
+struct Completing<'a> {
+    at: u64,
+    op: OpRef<'a>,
+}
+
+impl Ord for Completing<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.at.cmp(&self.at)
+    }
+}
+
+impl PartialOrd for Completing<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Completing<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Completing<'_> {}
+
+impl<'a> Iterator for Events<'a> {
+    type Item = (OpRef<'a>, Side);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.ahead = self.ahead.take().or_else(|| self.ops.next());
+        let completes_first = match (&self.ahead, self.open.peek()) {
+            (Some(op), Some(c)) => c.at < op.index(),
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        if completes_first {
+            return self.open.pop().map(|c| (c.op, Side::Completion));
+        }
+        let op = self.ahead.take()?;
+        if let Some(at) = op.complete_index() {
+            self.open.push(Completing { at, op });
+        }
+        Some((op, Side::Invocation))
+    }
+}
+
+/// Are two histories the same, operation by operation and in all that is known of the whole?
 ///
 /// # Errors
 /// The first difference, in words.
 pub fn same(a: &History, b: &History) -> Result<(), String> {
+    if a.meta() != b.meta() {
+        return Err(format!("what is known of the whole: {:?} and {:?}", a.meta(), b.meta()));
+    }
+    same_operations(a, b)
+}
+
+/// Are two histories the same, operation by operation? Ids and chunks may differ, and so may the order of further fields.
+///
+/// # Errors
+/// The first difference, in words.
+pub fn same_operations(a: &History, b: &History) -> Result<(), String> {
     let differ = |what: &str, x: &dyn Debug, y: &dyn Debug| Err(format!("{what}: {x:?} and {y:?}"));
     if a.len() != b.len() {
         return differ("number of operations", &a.len(), &b.len());
-    }
-    if a.meta() != b.meta() {
-        return differ("what is known of the whole", a.meta(), b.meta());
     }
     for (row, (x, y)) in a.ops().zip(b.ops()).enumerate() {
         for ((name, x), (_, y)) in x.facts().iter().zip(y.facts()) {

@@ -5,14 +5,24 @@
 pub mod build;
 pub mod columnar;
 pub mod columns;
+pub mod edn;
 pub mod error;
 pub mod event;
 pub mod faults;
 pub mod history;
+pub mod jepsen;
+pub mod json;
+pub mod listing;
+pub mod notation;
+pub mod open;
 mod order;
+pub mod peers;
+pub mod schema;
 pub mod text;
 pub mod value;
+pub mod write;
 
 pub use error::{Place, ReadError, Result};
 pub use history::History;
+pub use open::Format;
 pub use value::Value;

@@ -1,7 +1,9 @@
 //! Which came first, when a source has only times? Sorting, and gathering rows anew.
 //!
 //! Events are sorted by time; where times are equal, invocations come before completions, so that operations that touch
-//! count as concurrent: the reading that accuses nobody falsely. O(n log n), and one more copy of the columns.
+//! count as concurrent: the reading that accuses nobody falsely. An operation that timed out, with no time of completion,
+//! ends where its process goes on, or at the end of all: its outcome is unknown, so the place says nothing.
+//! O(n log n), and one more copy of the columns.
 
 use std::collections::BTreeMap;
 
@@ -25,24 +27,33 @@ pub(crate) fn by_time(
 ) -> Result<Vec<Chunk>> {
     let rows: Vec<At> =
         chunks.iter().enumerate().flat_map(|(c, chunk)| (0..chunk.len()).map(move |i| (c as u32, i as u32))).collect();
-    let mut events: Vec<(i64, bool, u32)> = Vec::with_capacity(rows.len() * 2);
+    const TIMED_OUT: u8 = 0;
+    const INVOCATION: u8 = 1;
+    const COMPLETION: u8 = 2;
+    let mut events: Vec<(i64, u8, u32)> = Vec::with_capacity(rows.len() * 2);
+    let mut timed_out = Vec::new();
     for (row, &at) in rows.iter().enumerate() {
         let (chunk, i) = (&chunks[at.0 as usize], at.1 as usize);
-        events.push((time(&chunk.invoke_time, i).unwrap_or(0), false, row as u32));
-        if chunk.complete_index.is_valid(i)
-            && let Some(t) = time(&chunk.complete_time, i)
-        {
-            events.push((t, true, row as u32));
+        events.push((time(&chunk.invoke_time, i).unwrap_or(0), INVOCATION, row as u32));
+        if chunk.complete_index.is_valid(i) {
+            match time(&chunk.complete_time, i) {
+                Some(t) => events.push((t, COMPLETION, row as u32)),
+                None => timed_out.push(row as u32),
+            }
         }
+    }
+    if !timed_out.is_empty() {
+        let next = next_invocation_of_process(&chunks, &rows);
+        events.extend(timed_out.into_iter().map(|row| (next[row as usize], TIMED_OUT, row)));
     }
     events.sort_unstable();
     let mut index = vec![0u64; rows.len()];
     let mut complete_index = vec![u64::MAX; rows.len()];
     let mut order = Vec::with_capacity(rows.len());
-    for (position, &(_, completion, row)) in events.iter().enumerate() {
-        let column = if completion { &mut complete_index } else { &mut index };
+    for (position, &(_, kind, row)) in events.iter().enumerate() {
+        let column = if kind == INVOCATION { &mut index } else { &mut complete_index };
         column[row as usize] = position as u64;
-        if !completion {
+        if kind == INVOCATION {
             order.push(row);
         }
     }
@@ -64,6 +75,23 @@ pub(crate) fn by_time(
 
 fn time(column: &Option<arrow_array::Int64Array>, i: usize) -> Option<i64> {
     column.as_ref().filter(|a| a.is_valid(i)).map(|a| a.value(i))
+}
+
+/// For each row, when its process invokes next; the end of time if never.
+fn next_invocation_of_process(chunks: &[Chunk], rows: &[At]) -> Vec<i64> {
+    let mut by_process: Vec<(i64, i64, u32)> = Vec::with_capacity(rows.len());
+    for (row, &(c, i)) in rows.iter().enumerate() {
+        let (chunk, i) = (&chunks[c as usize], i as usize);
+        if chunk.process.is_valid(i) {
+            by_process.push((chunk.process.value(i), time(&chunk.invoke_time, i).unwrap_or(0), row as u32));
+        }
+    }
+    by_process.sort_unstable();
+    let mut next = vec![i64::MAX; rows.len()];
+    for pair in by_process.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+        next[pair[0].2 as usize] = pair[1].1;
+    }
+    next
 }
 
 /// Refuses a process that invokes before its last operation completed.

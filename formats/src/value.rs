@@ -232,9 +232,7 @@ fn gcd(mut a: u128, mut b: u128) -> u128 {
 
 /// Appends a decimal integer.
 pub fn push_int(out: &mut String, n: i64) {
-    use fmt::Write;
-    // Writing to a String cannot fail.
-    let _ = write!(out, "{n}");
+    out.push_str(itoa::Buffer::new().format(n));
 }
 
 /// One bit pattern per number: every NaN is the same.

@@ -27,7 +27,7 @@ use super::meta;
 use super::parquet::{FREE_BYTES, RATIO};
 use super::read::{Decoder, Pools};
 use super::schema::Plan;
-use super::write::{Encoder, Target};
+use super::write::{Encoder, WholeFile};
 use super::{Compression, ReadOptions, WriteOptions};
 
 const MAGIC: &[u8; 6] = b"ARROW1";
@@ -50,7 +50,7 @@ pub fn write_ipc(path: &Path, history: &History, options: &WriteOptions) -> Resu
     let encoder = Encoder::new(history, &plan, &chunks)?;
     let metadata = meta::encode(history.meta(), options.workload.as_deref(), history.counts());
     let schema = Arc::new(plan.schema().as_ref().clone().with_metadata(metadata.into_iter().collect()));
-    let target = Target::create(path)?;
+    let target = WholeFile::create(path)?;
     let sink = BufWriter::with_capacity(1 << 20, target.file()?);
     let mut writer = FileWriter::try_new_with_options(sink, &schema, write_options).map_err(unwritten)?;
     let mut small: Vec<RecordBatch> = Vec::new();

@@ -26,6 +26,7 @@ use arrow_array::Array;
 pub use ipc::{read_ipc, read_ipc_bytes, write_ipc};
 pub use parquet::{ParquetWriter, read_parquet, read_parquet_bytes, write_parquet};
 pub use schema::Plan;
+pub use write::WholeFile;
 
 use crate::columns::{ListCol, ScalarCol, ValueCol, array_bytes};
 use crate::history::Chunk;

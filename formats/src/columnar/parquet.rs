@@ -34,7 +34,7 @@ use super::meta::{self, GROUP_SUMS, META_SUM};
 use super::read::{Decoder, Pools};
 use super::schema::Plan;
 use super::thrift::Walker;
-use super::write::{Encoder, Target};
+use super::write::{Encoder, WholeFile};
 use super::{Compression, ReadOptions, WriteOptions};
 
 /// Rows of a row group.
@@ -86,7 +86,7 @@ pub fn write_parquet(path: &Path, history: &History, options: &WriteOptions) -> 
 
 /// Writes a Parquet file part by part in bounded memory: a row group's encoded pages, and the part at hand.
 pub struct ParquetWriter {
-    target: Target,
+    target: WholeFile,
     writer: ArrowWriter<Summed>,
     plan: Plan,
     workload: Option<String>,
@@ -121,7 +121,7 @@ impl ParquetWriter {
     /// # Errors
     /// When the file cannot be created.
     pub fn create(path: &Path, plan: &Plan, options: &WriteOptions) -> Result<ParquetWriter> {
-        let target = Target::create(path)?;
+        let target = WholeFile::create(path)?;
         let schema = plan.schema();
         let properties = properties(&schema, options)?;
         let sink = Summed { file: target.file()?, sum: crc32fast::Hasher::new() };

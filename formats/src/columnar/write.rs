@@ -28,13 +28,17 @@ use super::schema::{Plan, Scalars, Shape, TextMode, Values, unquote};
 use super::span;
 
 /// A file under a temporary name beside the one that it will have when it is whole.
-pub(super) struct Target {
+pub struct WholeFile {
     file: tempfile::NamedTempFile,
     path: PathBuf,
 }
 
-impl Target {
-    pub(super) fn create(path: &Path) -> Result<Target> {
+impl WholeFile {
+    /// Begins it.
+    ///
+    /// # Errors
+    /// When nothing can be written there.
+    pub fn create(path: &Path) -> Result<WholeFile> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".elench-").suffix(".part");
         #[cfg(unix)]
@@ -44,15 +48,22 @@ impl Target {
             builder.permissions(std::fs::Permissions::from_mode(0o666));
         }
         let failed = |e: std::io::Error| ReadError::new(format!("cannot write: {e}")).in_file(&path.to_string_lossy());
-        Ok(Target { file: builder.tempfile_in(directory(path)).map_err(failed)?, path: path.to_path_buf() })
+        Ok(WholeFile { file: builder.tempfile_in(directory(path)).map_err(failed)?, path: path.to_path_buf() })
     }
 
-    pub(super) fn file(&self) -> Result<File> {
+    /// Where its bytes go.
+    ///
+    /// # Errors
+    /// When the system is out of file handles.
+    pub fn file(&self) -> Result<File> {
         Ok(self.file.as_file().try_clone()?)
     }
 
     /// Makes the file durable under its name.
-    pub(super) fn finish(self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be renamed or synced.
+    pub fn finish(self) -> Result<()> {
         self.file.as_file().sync_all()?;
         self.file.persist(&self.path).map_err(|e| ReadError::from(e.error).in_file(&self.path.to_string_lossy()))?;
         if cfg!(unix) {

@@ -1,0 +1,236 @@
+//! What a linearizability check costs on histories like those that defeat other checkers. Generates its own: a register
+//! that is linearizable by construction, used by N clients, perhaps with one read near its end that returns a value
+//! long overwritten. Prints time and peak memory. `cargo run --release --example linear_speed [row]`.
+
+use std::time::Instant;
+
+use elench_checkers::linear::verify::verify;
+use elench_checkers::linear::{Evidence, Operation, Problem, check};
+use elench_checkers::model::{Register, RegisterOp, Value};
+use elench_checkers::outcome::{Answer, Certificate};
+use elench_checkers::{Budget, OpId};
+
+struct Row {
+    name: &'static str,
+    clients: usize,
+    ops: usize,
+    /// Values to write; none: every write has its own.
+    values: Option<u64>,
+    info_per_mille: u64,
+    cas_per_mille: u64,
+    stale: bool,
+}
+
+const ROWS: [Row; 9] = [
+    Row {
+        name: "20c x 3k unique ok",
+        clients: 20,
+        ops: 3_000,
+        values: None,
+        info_per_mille: 0,
+        cas_per_mille: 0,
+        stale: false,
+    },
+    Row {
+        name: "20c x 3k unique bad",
+        clients: 20,
+        ops: 3_000,
+        values: None,
+        info_per_mille: 0,
+        cas_per_mille: 0,
+        stale: true,
+    },
+    Row {
+        name: "20c x 3k five values, 1% info, cas",
+        clients: 20,
+        ops: 3_000,
+        values: Some(5),
+        info_per_mille: 10,
+        cas_per_mille: 300,
+        stale: false,
+    },
+    Row {
+        name: "20c x 3k five values, 1% info",
+        clients: 20,
+        ops: 3_000,
+        values: Some(5),
+        info_per_mille: 10,
+        cas_per_mille: 0,
+        stale: false,
+    },
+    Row {
+        name: "10c x 10k five values, 1% info, cas",
+        clients: 10,
+        ops: 10_000,
+        values: Some(5),
+        info_per_mille: 10,
+        cas_per_mille: 300,
+        stale: false,
+    },
+    Row {
+        name: "10c x 100k unique ok",
+        clients: 10,
+        ops: 100_000,
+        values: None,
+        info_per_mille: 0,
+        cas_per_mille: 0,
+        stale: false,
+    },
+    Row {
+        name: "10c x 100k unique bad",
+        clients: 10,
+        ops: 100_000,
+        values: None,
+        info_per_mille: 0,
+        cas_per_mille: 0,
+        stale: true,
+    },
+    Row {
+        name: "5c x 10k unique, 1% info, bad",
+        clients: 5,
+        ops: 10_000,
+        values: None,
+        info_per_mille: 10,
+        cas_per_mille: 0,
+        stale: true,
+    },
+    Row {
+        name: "50c x 300 unique ok",
+        clients: 50,
+        ops: 300,
+        values: None,
+        info_per_mille: 0,
+        cas_per_mille: 0,
+        stale: false,
+    },
+];
+
+fn main() {
+    let only: Option<usize> = std::env::args().nth(1).and_then(|arg| arg.parse().ok());
+    for (i, row) in ROWS.iter().enumerate().filter(|(i, _)| only.is_none_or(|only| only == *i)) {
+        let problem = match Problem::new(None, Register::default(), generate(row, 7)) {
+            Ok(problem) => problem,
+            Err(op) => panic!("{op} returns before it is invoked"),
+        };
+        let budget = Budget::unlimited().within(std::time::Duration::from_secs(60)).memory(8 << 30);
+        let started = Instant::now();
+        let search_only = Evidence { shrunk_keys: 0, ..Evidence::default() };
+        let outcome = check(&problem, &budget, &search_only);
+        let searched = started.elapsed();
+        let answer = match outcome.answer() {
+            Answer::Valid(Some(Certificate::Orders(orders))) => match &orders[0].order {
+                Some(order) => format!("valid, order verified: {:?}", verify(problem.model(), problem.ops(), order)),
+                None => "valid, order dropped".to_string(),
+            },
+            Answer::Valid(_) => "valid".to_string(),
+            Answer::Unknown(why) => format!("unknown: {why}; {}", outcome.coverage().undecided[0].known),
+            Answer::Invalid(_) => {
+                let started = Instant::now();
+                let shrunk = check(&problem, &budget, &Evidence::default());
+                let took = started.elapsed().saturating_sub(searched);
+                format!("invalid, shrunk in {took:.3?}: {}", shrunk.violations()[0].explanation)
+            }
+        };
+        println!("{i} {:36} {searched:>10.3?} peak {:>6} MB  {answer}", row.name, peak_memory_mb());
+    }
+}
+
+fn peak_memory_mb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) / 1024
+}
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % n
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Client {
+    Idle,
+    Waiting(usize),
+    Done(usize),
+}
+
+/// Each step a random client goes on: invokes, takes effect (or crashes before or after that), returns.
+fn generate(row: &Row, seed: u64) -> Vec<Operation<RegisterOp>> {
+    let mut random = Random(seed);
+    let mut ops: Vec<Operation<RegisterOp>> = Vec::new();
+    let mut clients = vec![Client::Idle; row.clients];
+    let mut failed: Vec<bool> = Vec::new();
+    let (mut state, mut time, mut written) = (Value::NIL, 0u64, 0i64);
+    while ops.len() < row.ops || clients.iter().any(|c| !matches!(c, Client::Idle)) {
+        let client = random.below(row.clients as u64) as usize;
+        clients[client] = match clients[client] {
+            Client::Idle if ops.len() == row.ops => Client::Idle,
+            Client::Idle => {
+                let mut value = |random: &mut Random| match row.values {
+                    Some(n) => Value(random.below(n) as i64),
+                    None => {
+                        written += 1;
+                        Value(written)
+                    }
+                };
+                let op = match random.below(1000) {
+                    n if n < row.cas_per_mille => RegisterOp::Cas(value(&mut random), value(&mut random)),
+                    n if n % 2 == 0 => RegisterOp::Write(value(&mut random)),
+                    _ => RegisterOp::Read(None),
+                };
+                ops.push(Operation { id: OpId(time), call: time, ret: None, op });
+                failed.push(false);
+                time += 1;
+                Client::Waiting(ops.len() - 1)
+            }
+            Client::Waiting(op) => {
+                let crashes = random.below(1000) < row.info_per_mille;
+                if !crashes || random.below(2) == 0 {
+                    failed[op] = !apply(&mut state, &mut ops[op].op);
+                }
+                if crashes {
+                    time += 1;
+                    failed[op] = false;
+                    Client::Idle
+                } else {
+                    Client::Done(op)
+                }
+            }
+            Client::Done(op) => {
+                ops[op].ret = Some(time);
+                time += 1;
+                Client::Idle
+            }
+        };
+    }
+    if row.stale {
+        let from = ops.len() * 19 / 20;
+        let old = ops.iter().take(from / 2).rev().find_map(|op| match op.op {
+            RegisterOp::Read(Some(value)) => Some(value),
+            _ => None,
+        });
+        if let Some(op) = ops[from..].iter_mut().find(|op| matches!(op.op, RegisterOp::Read(Some(_)))) {
+            op.op = RegisterOp::Read(old);
+        }
+    }
+    let mut failed = failed.into_iter();
+    ops.retain(|_| failed.next() != Some(true));
+    ops
+}
+
+fn apply(state: &mut Value, op: &mut RegisterOp) -> bool {
+    match op {
+        RegisterOp::Read(seen) => *seen = Some(*state),
+        RegisterOp::Write(value) => *state = *value,
+        RegisterOp::Cas(old, new) if old == state => *state = *new,
+        RegisterOp::Cas(..) | RegisterOp::CasMismatch(_) => return false,
+    }
+    true
+}

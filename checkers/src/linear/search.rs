@@ -1,0 +1,828 @@
+//! Is there a legal order of these operations that respects real time? The search.
+//!
+//! **Idea.** Just-in-time linearization (Lowe, "Testing for linearizability", 2017; the frontier form of Wing and Gong's
+//! search): walk the events in order, keeping every *configuration* that the past allows: the model's state, and which of
+//! the operations still open have taken effect. An invocation opens an operation. At a return, each configuration in which
+//! the returning operation has not taken effect is expanded, by letting open operations take effect, until it has; what
+//! cannot get there dies. Then it stops: what is
+//! open still may take effect later just as well. When none survives, the history up to this return has no legal order; when the events end, it has one.
+//!
+//! Five observations keep the frontier small. Each says that one configuration can do whatever another can, so that the
+//! other need not be kept (an exchange argument: take the other's legal order and move an operation).
+//!
+//! 1. *Observers at once.* An operation that never changes the state takes effect as soon as it fits: the rest of any
+//!    order that has it later is legal without it.
+//! 2. *Absorption.* An overwriting operation x which is followed at once by another, y, changes nothing: x may be thought
+//!    to stand just before any overwriting operation that takes effect while x is open. So when y takes effect, all
+//!    open overwriting ones become *absorbable*: each may still take effect as such, but when it returns it need not. It is
+//!    therefore never right to let x take effect only to be overwritten at once.
+//! 3. *Equal operations* are interchangeable; the one that returns first goes first. One that never returns goes last.
+//! 4. *Crashed operations* (which may have taken effect, at any time from their invocation on) are counted by what
+//!    they do, not enumerated: a configuration holds how many of each it has used. Crashed observers are left out, and so
+//!    are those of which the model says that nothing can come any more ([`Model::spent`]).
+//! 5. *Dominance.* Among configurations with equal states, one with fewer crashed operations used, more observers done and more
+//!    operations absorbable can do whatever the other can; only such as nothing dominates are kept.
+//!
+//! **Cost.** Deciding is NP-complete; the frontier is exponential in the number of operations open at once at worst.
+//! For a register, few configurations survive: with unique values about one for each value that can still be read. Time is events ×
+//! frontier × open operations; memory the frontier, and eight bytes an operation for the order (see [`log`](super::log)).
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use super::Operation;
+use super::frontier::Frontier;
+use super::log::{Entry, Log, MAX_OPS, ROOT};
+use crate::budget::{Budget, Reservation, Spent};
+use crate::model::Model;
+
+/// What the search found. Operations are named by their place in the input.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// There is an order: this one, unless it was not wanted or its log outgrew the memory allowed.
+    Order(Option<Vec<u32>>),
+    /// There is none.
+    Stuck(StuckAt),
+    /// Not known.
+    GaveUp {
+        /// What was used up.
+        spent: Spent,
+        /// The last operation up to whose return there is an order.
+        reached: Option<u32>,
+        /// Configurations kept there.
+        frontier: usize,
+    },
+}
+
+/// Where no configuration is left.
+#[derive(Debug)]
+pub(super) struct StuckAt {
+    /// The operation whose return none survives.
+    pub(super) op: u32,
+    /// How many there were before.
+    pub(super) survivors: usize,
+    /// A few of them.
+    pub(super) samples: Vec<Sample>,
+}
+
+/// A configuration that does not survive.
+#[derive(Debug)]
+pub(super) struct Sample {
+    /// The state as the search saw it, for a person.
+    pub(super) state: String,
+    /// Open operations that have taken effect.
+    pub(super) applied: Vec<u32>,
+    /// Open operations that have not.
+    pub(super) waiting: Vec<u32>,
+    /// What took effect, in order.
+    pub(super) order: Option<Vec<u32>>,
+}
+
+const SAMPLES: usize = 5;
+/// Expansions between two looks at the budget.
+const TICK: u32 = 128;
+/// Returns between two sweeps over crashed operations that nothing can come of any more.
+const SWEEP: u32 = 64;
+/// Configurations that one is compared with at most when looking for one that dominates it.
+const DOMINATORS: usize = 1024;
+/// Flag beside the state: the last effect served nothing yet, so no overwriting one may follow at once.
+const IDLE: u64 = 1 << 32;
+
+/// Searches. `ops` must be sorted by invocation.
+pub(super) fn search<M: Model>(
+    model: &M,
+    ops: &[Operation<M::Op>],
+    budget: &Budget,
+    keep_order: bool,
+) -> Result<Found, TooMany> {
+    if ops.len() > MAX_OPS {
+        return Err(TooMany);
+    }
+    let mut search = Search::new(model, ops, budget, keep_order);
+    Ok(search.run())
+}
+
+/// More operations on one key than the search can number.
+#[derive(Debug)]
+pub(super) struct TooMany;
+
+/// Distinct states, numbered.
+struct States<S> {
+    list: Vec<S>,
+    table: HashTable<u32>,
+    hasher: FixedState,
+    live: usize,
+}
+
+impl<S: Clone + Eq + std::hash::Hash> States<S> {
+    fn new() -> Self {
+        States { list: Vec::new(), table: HashTable::new(), hasher: FixedState::default(), live: 0 }
+    }
+
+    fn id(&mut self, state: S) -> u32 {
+        let States { list, table, hasher, .. } = self;
+        let hash = hasher.hash_one(&state);
+        if let Some(&id) = table.find(hash, |&id| list[id as usize] == state) {
+            return id;
+        }
+        let id = list.len() as u32;
+        list.push(state);
+        table.insert_unique(hash, id, |&id| hasher.hash_one(&list[id as usize]));
+        id
+    }
+
+    fn get(&self, id: u64) -> &S {
+        &self.list[id as u32 as usize]
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.list.capacity() * size_of::<S>() + self.table.capacity() * 5) as u64
+    }
+}
+
+/// An open operation that returns and changes the state.
+struct Mutator {
+    op: u32,
+    class: u32,
+    slot: Slot,
+    overwrites: bool,
+    ret: u64,
+    /// Open operations equal to it that return earlier and so go first.
+    elders: Vec<Slot>,
+}
+
+/// An open operation that returns and only observes.
+struct Observer {
+    op: u32,
+    slot: Slot,
+}
+
+/// Crashed operations that are equal to each other.
+struct Crashed {
+    class: u32,
+    overwrites: bool,
+    /// Those invoked so far, in that order; the first `used` of them are used.
+    members: Vec<u32>,
+    /// Where configurations count how many of them they have used.
+    lane: Lane,
+    /// Open operations equal to them, which go first.
+    elders: Vec<Slot>,
+}
+
+/// The bit of an open operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Slot(u32);
+
+impl Slot {
+    fn word(self) -> usize {
+        self.0 as usize / 64
+    }
+
+    fn mask(self) -> u64 {
+        1 << (self.0 % 64)
+    }
+
+    fn is_in(self, bits: &[u64]) -> bool {
+        bits[self.word()] & self.mask() != 0
+    }
+
+    fn add_to(self, bits: &mut [u64]) {
+        bits[self.word()] |= self.mask();
+    }
+
+    fn remove_from(self, bits: &mut [u64]) {
+        bits[self.word()] &= !self.mask();
+    }
+}
+
+/// Some bits of a word of a configuration.
+#[derive(Clone, Copy)]
+struct Lane {
+    word: usize,
+    shift: u32,
+    bits: u32,
+}
+
+impl Lane {
+    fn get(self, config: &[u64]) -> u64 {
+        config[self.word] >> self.shift & ((1 << self.bits) - 1)
+    }
+}
+
+/// The operation that returns.
+#[derive(Clone, Copy)]
+struct Goal {
+    op: u32,
+    slot: Slot,
+    now: u64,
+}
+
+const NO_CLASS: u32 = u32::MAX;
+
+struct Search<'a, M: Model> {
+    model: M,
+    ops: &'a [Operation<M::Op>],
+    budget: &'a Budget,
+    reservation: Reservation,
+    /// Operation and whether it returns, by time.
+    events: Vec<(u32, bool)>,
+    /// The time at which an operation returns; `u64::MAX` if it never does.
+    ret: Vec<u64>,
+    /// Equal operations that change the state share a class; observers have none.
+    class: Vec<u32>,
+    /// How many of a class crash.
+    crashes: Vec<u32>,
+    /// Index into `crashed`, by class.
+    crashed_of: Vec<u32>,
+
+    mutators: Vec<Mutator>,
+    observers: Vec<Observer>,
+    crashed: Vec<Crashed>,
+    slot_of: HashMap<u32, Slot, FixedState>,
+    free_slots: Vec<Slot>,
+    free_lanes: Vec<Lane>,
+    /// Words of a bit set over slots.
+    set_words: usize,
+    /// Words of a configuration: the state, operations done, operations absorbable, counts of crashed ones used.
+    width: usize,
+    /// Bits taken in the last word of counts.
+    last_word_bits: u32,
+    overwriting: Vec<u64>,
+    observing: Vec<u64>,
+
+    states: States<M::State>,
+    log: Option<Log>,
+    /// What the past allows. Changed in place at invocations, so never inserted into.
+    front: Frontier,
+    next: Frontier,
+    work: Frontier,
+    scratch: Vec<u64>,
+    gained: Vec<u32>,
+    ticks: u32,
+}
+
+impl<'a, M: Model> Search<'a, M> {
+    fn new(model: &M, ops: &'a [Operation<M::Op>], budget: &'a Budget, keep_order: bool) -> Self {
+        let mut model = model.clone();
+        let events = events(ops);
+        let mut ret = vec![u64::MAX; ops.len()];
+        let (mut open, mut most_open) = (0usize, 0);
+        for (time, &(op, returns)) in events.iter().enumerate() {
+            if returns {
+                ret[op as usize] = time as u64;
+                open -= 1;
+            } else if ops[op as usize].ret.is_some() {
+                open += 1;
+                most_open = most_open.max(open);
+            }
+        }
+        model.foresee(&ops.iter().zip(&ret).map(|(op, &ret)| (&op.op, ret)).collect::<Vec<_>>());
+        let (class, crashes) = classes(&model, ops);
+        let set_words = most_open.div_ceil(64);
+        let width = 1 + 2 * set_words;
+        Search {
+            ops,
+            budget,
+            reservation: budget.reserve(),
+            events,
+            ret,
+            class,
+            crashed_of: vec![NO_CLASS; crashes.len()],
+            crashes,
+            mutators: Vec::new(),
+            observers: Vec::new(),
+            crashed: Vec::new(),
+            slot_of: HashMap::default(),
+            free_slots: (0..most_open as u32).rev().map(Slot).collect(),
+            free_lanes: Vec::new(),
+            set_words,
+            width,
+            last_word_bits: 64,
+            overwriting: vec![0; set_words],
+            observing: vec![0; set_words],
+            states: States::new(),
+            log: keep_order.then(Log::default),
+            front: Frontier::new(width),
+            next: Frontier::new(width),
+            work: Frontier::new(width),
+            scratch: vec![0; width],
+            gained: Vec::new(),
+            ticks: 0,
+            model,
+        }
+    }
+
+    fn run(&mut self) -> Found {
+        let mut reached = None;
+        match self.walk(&mut reached) {
+            Err(spent) => Found::GaveUp { spent, reached, frontier: self.front.len() },
+            Ok(Some(op)) => Found::Stuck(self.stuck_at(op)),
+            Ok(None) => Found::Order(self.order(self.front.tail(0))),
+        }
+    }
+
+    /// Goes through the events; gives the operation whose return nothing survives.
+    fn walk(&mut self, reached: &mut Option<u32>) -> Result<Option<u32>, Spent> {
+        let mut initial = vec![0; self.width];
+        initial[0] = u64::from(self.states.id(self.model.init()));
+        self.front.insert(&initial, ROOT);
+        let mut returns_seen = 0u32;
+        for time in 0..self.events.len() {
+            let (op, returns) = self.events[time];
+            self.tick()?;
+            if !returns {
+                self.on_invocation(op, time as u64);
+                continue;
+            }
+            if !self.on_return(op, time as u64)? {
+                return Ok(Some(op));
+            }
+            *reached = Some(op);
+            returns_seen = returns_seen.wrapping_add(1);
+            if returns_seen.is_multiple_of(SWEEP) {
+                self.sweep(time as u64);
+            }
+            self.collect();
+        }
+        Ok(None)
+    }
+
+    /// Looks at the budget now and then.
+    fn tick(&mut self) -> Result<(), Spent> {
+        self.ticks += 1;
+        if self.ticks < TICK {
+            return Ok(());
+        }
+        self.ticks = 0;
+        self.account();
+        match self.budget.spent() {
+            Some(Spent::Memory) if self.log.is_some() => {
+                self.log = None;
+                self.account();
+                self.budget.spent().map_or(Ok(()), Err)
+            }
+            Some(spent) => Err(spent),
+            None => Ok(()),
+        }
+    }
+
+    fn account(&mut self) {
+        let fixed = self.ops.len() * (size_of::<(u32, bool)>() * 2 + 8 + 4);
+        let sets = self.front.bytes() + self.next.bytes() + self.work.bytes();
+        let log = self.log.as_ref().map_or(0, Log::bytes);
+        self.reservation.set(fixed as u64 + sets + log + self.states.bytes());
+    }
+
+    fn on_invocation(&mut self, op: u32, now: u64) {
+        let returns = self.ret[op as usize] != u64::MAX;
+        let observes = self.class[op as usize] == NO_CLASS;
+        match (returns, observes) {
+            (true, true) => self.open_observer(op),
+            (true, false) => self.open_mutator(op),
+            (false, true) => {}
+            (false, false) => self.open_crashed(op, now),
+        }
+    }
+
+    fn take_slot(&mut self, op: u32) -> Slot {
+        let slot = self.free_slots.pop().expect("there are as many slots as operations open at once");
+        self.slot_of.insert(op, slot);
+        slot
+    }
+
+    fn open_observer(&mut self, op: u32) {
+        let slot = self.take_slot(op);
+        slot.add_to(&mut self.observing);
+        self.observers.push(Observer { op, slot });
+        for i in 0..self.front.len() {
+            let state = self.states.get(self.front.get(i)[0]);
+            if self.model.step(state, &self.ops[op as usize].op).is_none() {
+                continue;
+            }
+            slot.add_to(&mut self.front.get_mut(i)[1..=self.set_words]);
+            let tail = append(&mut self.log, Entry::Effect(op), self.front.tail(i));
+            self.front.tails_mut()[i] = tail;
+        }
+    }
+
+    fn open_mutator(&mut self, op: u32) {
+        let slot = self.take_slot(op);
+        let (class, ret) = (self.class[op as usize], self.ret[op as usize]);
+        let overwrites = self.model.overwrites(&self.ops[op as usize].op);
+        if overwrites {
+            slot.add_to(&mut self.overwriting);
+        }
+        let mut elders = Vec::new();
+        for other in self.mutators.iter_mut().filter(|m| m.class == class) {
+            if other.ret < ret { elders.push(other.slot) } else { other.elders.push(slot) }
+        }
+        if let Some(crashed) = self.crashed.get_mut(self.crashed_of[class as usize] as usize) {
+            crashed.elders.push(slot);
+        }
+        self.mutators.push(Mutator { op, class, slot, overwrites, ret, elders });
+    }
+
+    fn open_crashed(&mut self, op: u32, now: u64) {
+        let model_op = &self.ops[op as usize].op;
+        if self.model.spent(model_op, now) {
+            return;
+        }
+        let class = self.class[op as usize];
+        if let Some(crashed) = self.crashed.get_mut(self.crashed_of[class as usize] as usize) {
+            crashed.members.push(op);
+            return;
+        }
+        let overwrites = self.model.overwrites(model_op);
+        let lane = self.take_lane(32 - self.crashes[class as usize].leading_zeros());
+        let elders = self.mutators.iter().filter(|m| m.class == class).map(|m| m.slot).collect();
+        self.crashed_of[class as usize] = self.crashed.len() as u32;
+        self.crashed.push(Crashed { class, overwrites, members: vec![op], lane, elders });
+    }
+
+    fn take_lane(&mut self, bits: u32) -> Lane {
+        if let Some(i) = self.free_lanes.iter().position(|lane| lane.bits == bits) {
+            return self.free_lanes.swap_remove(i);
+        }
+        if self.last_word_bits + bits > 64 {
+            self.widen();
+        }
+        let lane = Lane { word: self.width - 1, shift: self.last_word_bits, bits };
+        self.last_word_bits += bits;
+        lane
+    }
+
+    /// One more word of counts.
+    fn widen(&mut self) {
+        self.width += 1;
+        self.last_word_bits = 0;
+        self.rebuild(|config| config.push(0));
+    }
+
+    /// Changes every configuration of the frontier; equal ones become one.
+    fn rebuild(&mut self, change: impl Fn(&mut Vec<u64>)) {
+        self.next.clear(self.width);
+        for i in 0..self.front.len() {
+            self.scratch.clear();
+            self.scratch.extend_from_slice(self.front.get(i));
+            change(&mut self.scratch);
+            self.next.insert(&self.scratch, self.front.tail(i));
+        }
+        std::mem::swap(&mut self.front, &mut self.next);
+        self.scratch.resize(self.width, 0);
+    }
+
+    /// Forgets crashed operations of which nothing can come any more.
+    fn sweep(&mut self, now: u64) {
+        let mut forgotten = Vec::new();
+        let mut i = 0;
+        while i < self.crashed.len() {
+            let op = &self.ops[self.crashed[i].members[0] as usize].op;
+            if !self.model.spent(op, now) {
+                i += 1;
+                continue;
+            }
+            let gone = self.crashed.swap_remove(i);
+            self.crashed_of[gone.class as usize] = NO_CLASS;
+            if let Some(moved) = self.crashed.get(i) {
+                self.crashed_of[moved.class as usize] = i as u32;
+            }
+            forgotten.push(gone.lane);
+        }
+        if forgotten.is_empty() {
+            return;
+        }
+        self.rebuild(|config| {
+            for lane in &forgotten {
+                config[lane.word] &= !(((1 << lane.bits) - 1) << lane.shift);
+            }
+        });
+        self.free_lanes.extend(forgotten);
+    }
+
+    /// Keeps what survives the return; false when nothing does.
+    fn on_return(&mut self, op: u32, now: u64) -> Result<bool, Spent> {
+        let slot = self.slot_of.remove(&op).expect("what returns was open");
+        let goal = Goal { op, slot, now };
+        self.next.clear(self.width);
+        self.work.clear(self.width);
+        let mut config = vec![0; self.width];
+        for i in 0..self.front.len() {
+            config.copy_from_slice(self.front.get(i));
+            self.seed(&config, self.front.tail(i), goal);
+        }
+        let mut i = 0;
+        while i < self.work.len() {
+            config.copy_from_slice(self.work.get(i));
+            self.expand(&config, self.work.tail(i), goal)?;
+            i += 1;
+        }
+        if self.next.len() == 0 {
+            self.slot_of.insert(op, slot);
+            return Ok(false);
+        }
+        self.close(goal);
+        std::mem::swap(&mut self.front, &mut self.next);
+        self.prune();
+        Ok(true)
+    }
+
+    fn close(&mut self, goal: Goal) {
+        let slot = goal.slot;
+        slot.remove_from(&mut self.overwriting);
+        slot.remove_from(&mut self.observing);
+        self.observers.retain(|o| o.op != goal.op);
+        self.mutators.retain(|m| m.op != goal.op);
+        let class = self.class[goal.op as usize];
+        if class != NO_CLASS {
+            for other in self.mutators.iter_mut().filter(|m| m.class == class) {
+                other.elders.retain(|e| *e != slot);
+            }
+            if let Some(crashed) = self.crashed.get_mut(self.crashed_of[class as usize] as usize) {
+                crashed.elders.retain(|e| *e != slot);
+            }
+        }
+        self.free_slots.push(slot);
+    }
+
+    /// Where a configuration of the frontier goes at a return.
+    fn seed(&mut self, config: &[u64], tail: u32, goal: Goal) {
+        if goal.slot.is_in(self.done(config)) {
+            self.survive(config, goal, |_| tail);
+            return;
+        }
+        if goal.slot.is_in(self.absorbable(config)) {
+            self.survive(config, goal, |log| append(log, Entry::Absorbed(goal.op), tail));
+        }
+        self.work.insert(config, tail);
+    }
+
+    fn done<'c>(&self, config: &'c [u64]) -> &'c [u64] {
+        &config[1..=self.set_words]
+    }
+
+    fn absorbable<'c>(&self, config: &'c [u64]) -> &'c [u64] {
+        &config[1 + self.set_words..1 + 2 * self.set_words]
+    }
+
+    /// A configuration in which the goal is reached joins the next frontier.
+    fn survive(&mut self, config: &[u64], goal: Goal, tail: impl FnOnce(&mut Option<Log>) -> u32) {
+        let mut config_after = std::mem::take(&mut self.scratch);
+        config_after.copy_from_slice(config);
+        config_after[0] &= !IDLE;
+        if let Some(simpler) = self.model.settle(self.states.get(config[0]), goal.now) {
+            config_after[0] = u64::from(self.states.id(simpler));
+        }
+        goal.slot.remove_from(&mut config_after[1..=self.set_words]);
+        goal.slot.remove_from(&mut config_after[1 + self.set_words..]);
+        if self.next.insert(&config_after, ROOT) {
+            let tail = tail(&mut self.log);
+            self.next.set_last_tail(tail);
+        }
+        self.scratch = config_after;
+    }
+
+    /// Lets each operation that may go next take effect.
+    fn expand(&mut self, config: &[u64], tail: u32, goal: Goal) -> Result<(), Spent> {
+        let idle = config[0] & IDLE != 0;
+        for i in 0..self.mutators.len() {
+            let Mutator { op, slot, overwrites, ref elders, .. } = self.mutators[i];
+            let done = self.done(config);
+            if slot.is_in(done) || (idle && overwrites) || !elders.iter().all(|e| e.is_in(done)) {
+                continue;
+            }
+            self.take(config, tail, goal, Taken { op, overwrites, from: From::Open(slot) })?;
+        }
+        for i in 0..self.crashed.len() {
+            let Crashed { overwrites, ref members, lane, ref elders, .. } = self.crashed[i];
+            if idle && overwrites {
+                continue;
+            }
+            let Some(&op) = members.get(lane.get(config) as usize) else { continue };
+            let done = self.done(config);
+            if !elders.iter().all(|e| e.is_in(done)) || self.model.spent(&self.ops[op as usize].op, goal.now - 1) {
+                continue;
+            }
+            self.take(config, tail, goal, Taken { op, overwrites, from: From::Crashed(lane) })?;
+        }
+        Ok(())
+    }
+
+    /// Lets an operation take effect, if the model allows it.
+    fn take(&mut self, config: &[u64], tail: u32, goal: Goal, taken: Taken) -> Result<(), Spent> {
+        self.tick()?;
+        let Some(mut state) = self.model.step(self.states.get(config[0]), &self.ops[taken.op as usize].op) else {
+            return Ok(());
+        };
+        if let Some(simpler) = self.model.settle(&state, goal.now - 1) {
+            state = simpler;
+        }
+        let mut after = config.to_vec();
+        let (done, rest) = after[1..].split_at_mut(self.set_words);
+        match taken.from {
+            From::Open(slot) => {
+                slot.add_to(done);
+                slot.remove_from(rest);
+            }
+            From::Crashed(lane) => rest[lane.word - 1 - self.set_words] += 1 << lane.shift,
+        }
+        if taken.overwrites {
+            for ((absorbable, open), done) in rest.iter_mut().zip(&self.overwriting).zip(&*done) {
+                *absorbable |= open & !done;
+            }
+        }
+        self.gained.clear();
+        for observer in &self.observers {
+            let fits = || self.model.step(&state, &self.ops[observer.op as usize].op).is_some();
+            if !observer.slot.is_in(done) && fits() {
+                observer.slot.add_to(done);
+                self.gained.push(observer.op);
+            }
+        }
+        let idle = self.gained.is_empty() && (taken.overwrites || matches!(taken.from, From::Crashed(_)));
+        let reached = goal.slot.is_in(done);
+        if !reached && idle && !self.something_needs(&state) {
+            return Ok(());
+        }
+        after[0] = u64::from(self.states.id(state));
+        let gained = std::mem::take(&mut self.gained);
+        let chain = |log: &mut Option<Log>| {
+            let tail = append(log, Entry::Effect(taken.op), tail);
+            gained.iter().fold(tail, |tail, &op| append(log, Entry::Effect(op), tail))
+        };
+        if reached {
+            self.survive(&after, goal, chain);
+        } else {
+            after[0] |= if idle { IDLE } else { 0 };
+            if self.work.insert(&after, ROOT) {
+                let tail = chain(&mut self.log);
+                self.work.set_last_tail(tail);
+            }
+        }
+        self.gained = gained;
+        Ok(())
+    }
+
+    /// Could an operation that depends on the state go next? (Perhaps one that is done already: this only saves work.)
+    fn something_needs(&self, state: &M::State) -> bool {
+        let fits = |op: u32| self.model.step(state, &self.ops[op as usize].op).is_some();
+        self.mutators.iter().any(|m| !m.overwrites && fits(m.op))
+            || self.crashed.iter().any(|c| !c.overwrites && fits(c.members[0]))
+    }
+
+    /// Drops configurations that another dominates. The sort puts whatever may dominate before what it may dominate.
+    fn prune(&mut self) {
+        let n = self.front.len();
+        if n < 2 {
+            return;
+        }
+        let mut order: Vec<(u64, u64, u32, u32, u32)> = (0..n)
+            .map(|i| {
+                let config = self.front.get(i);
+                let used = self.crashed.iter().map(|c| c.lane.get(config)).sum();
+                let zeros = |words: &[u64]| words.iter().map(|w| w.count_zeros()).sum::<u32>();
+                let seen: u32 = self.done(config).iter().zip(&self.observing).map(|(d, o)| (d & o).count_zeros()).sum();
+                (config[0], used, zeros(self.absorbable(config)), seen, i as u32)
+            })
+            .collect();
+        order.sort_unstable();
+        self.next.clear(self.width);
+        let (mut group, mut group_start) = (u64::MAX, 0);
+        for &(state, _, _, _, i) in &order {
+            if state != group {
+                (group, group_start) = (state, self.next.len());
+            }
+            let config = self.front.get(i as usize);
+            let end = self.next.len().min(group_start + DOMINATORS);
+            if !(group_start..end).any(|j| self.dominates(self.next.get(j), config)) {
+                self.next.insert(config, self.front.tail(i as usize));
+            }
+        }
+        std::mem::swap(&mut self.front, &mut self.next);
+    }
+
+    /// Given equal states, can the first do whatever the second can?
+    fn dominates(&self, a: &[u64], b: &[u64]) -> bool {
+        for w in 0..self.set_words {
+            let (a_done, b_done) = (self.done(a)[w], self.done(b)[w]);
+            let (a_free, b_free) = (self.absorbable(a)[w], self.absorbable(b)[w]);
+            let observing = self.observing[w];
+            let differs = (a_done ^ b_done) & !a_free & !observing;
+            let unseen = b_done & !a_done & observing;
+            if (b_free & !a_free) | differs | unseen != 0 {
+                return false;
+            }
+        }
+        let counts = 1 + 2 * self.set_words;
+        a[counts..] == b[counts..] || self.crashed.iter().all(|c| c.lane.get(a) <= c.lane.get(b))
+    }
+
+    /// Forgets orders and states that no configuration of the frontier leads back to.
+    fn collect(&mut self) {
+        if let Some(log) = self.log.as_mut().filter(|log| log.is_due()) {
+            log.collect(self.front.tails_mut());
+        }
+        if self.states.list.len() <= 2 * self.states.live + (1 << 16) {
+            return;
+        }
+        let old = std::mem::replace(&mut self.states, States::new());
+        for i in 0..self.front.len() {
+            let state = old.get(self.front.get(i)[0]).clone();
+            self.front.get_mut(i)[0] = u64::from(self.states.id(state));
+        }
+        self.states.live = self.states.list.len();
+    }
+
+    /// The order that a chain stands for: absorbed operations just before the last overwriting one that took effect.
+    fn order(&self, tail: u32) -> Option<Vec<u32>> {
+        let chain = self.log.as_ref()?.chain(tail);
+        let mut order = Vec::with_capacity(chain.len());
+        let mut absorbed = Vec::new();
+        for entry in chain.iter().rev() {
+            match *entry {
+                Entry::Absorbed(op) => absorbed.push(op),
+                Entry::Effect(op) => {
+                    order.push(op);
+                    if self.model.overwrites(&self.ops[op as usize].op) {
+                        order.append(&mut absorbed);
+                    }
+                }
+            }
+        }
+        debug_assert!(absorbed.is_empty());
+        order.reverse();
+        Some(order)
+    }
+
+    fn stuck_at(&self, op: u32) -> StuckAt {
+        let sample = |i: usize| {
+            let config = self.front.get(i);
+            let mut open: Vec<(u32, Slot)> = self.slot_of.iter().map(|(&op, &slot)| (op, slot)).collect();
+            open.sort_unstable_by_key(|&(op, _)| op);
+            let (applied, waiting): (Vec<_>, Vec<_>) = open.iter().partition(|(_, slot)| slot.is_in(self.done(config)));
+            let ops = |list: Vec<(u32, Slot)>| list.into_iter().map(|(op, _)| op).collect();
+            let state = self.model.show_state(self.states.get(config[0]));
+            Sample { state, applied: ops(applied), waiting: ops(waiting), order: self.order(self.front.tail(i)) }
+        };
+        let samples = (0..self.front.len().min(SAMPLES)).map(sample).collect();
+        StuckAt { op, survivors: self.front.len(), samples }
+    }
+}
+
+/// An operation that takes effect.
+#[derive(Clone, Copy)]
+struct Taken {
+    op: u32,
+    overwrites: bool,
+    from: From,
+}
+
+/// Where it stands.
+#[derive(Clone, Copy)]
+enum From {
+    Open(Slot),
+    Crashed(Lane),
+}
+
+/// Appends to a chain, if orders are kept; drops them all when there are too many.
+fn append(log: &mut Option<Log>, entry: Entry, before: u32) -> u32 {
+    match log.as_mut().map(|log| log.push(entry, before)) {
+        Some(Some(id)) => id,
+        Some(None) => {
+            *log = None;
+            ROOT
+        }
+        None => ROOT,
+    }
+}
+
+/// Invocations and returns by time; what happens at the same time counts as concurrent, so invocations come first.
+fn events<O>(ops: &[Operation<O>]) -> Vec<(u32, bool)> {
+    let mut events: Vec<(u64, bool, u32)> = Vec::with_capacity(2 * ops.len());
+    for (i, op) in ops.iter().enumerate() {
+        events.push((op.call, false, i as u32));
+        events.extend(op.ret.map(|ret| (ret, true, i as u32)));
+    }
+    events.sort_unstable();
+    events.into_iter().map(|(_, returns, op)| (op, returns)).collect()
+}
+
+/// The class of each operation that changes the state, and how many of each class crash.
+fn classes<M: Model>(model: &M, ops: &[Operation<M::Op>]) -> (Vec<u32>, Vec<u32>) {
+    let mut ids: HashMap<&M::Op, u32, FixedState> = HashMap::default();
+    let mut crashes: Vec<u32> = Vec::new();
+    let class = ops.iter().map(|op| {
+        if model.observes(&op.op) {
+            return NO_CLASS;
+        }
+        let id = *ids.entry(&op.op).or_insert(crashes.len() as u32);
+        if id as usize == crashes.len() {
+            crashes.push(0);
+        }
+        crashes[id as usize] += u32::from(op.ret.is_none());
+        id
+    });
+    (class.collect(), crashes)
+}

@@ -1,0 +1,874 @@
+//! Which event is this map, as columns?
+//!
+//! The idea: what nearly every operation of a real history consists of (six known keys, integers, keywords, vectors and
+//! sets of integers, transactions of those) is recognised directly, eight bytes at a time, and written straight into the
+//! arenas of an [`EventBatch`]. The moment that anything else turns up, the arenas are rolled back to where the value
+//! began and the complete reader takes it: the quick way never decides that a text is wrong, only that it is not quick.
+//! What the quick way does recognise must be what [`EventBatch::value`] makes of the same value; a property test
+//! holds the two together.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use crate::edn::token::{Cursor, Fault, Scan, is_end, newlines, utf8};
+use crate::edn::value::shorten;
+use crate::event::{Cell, Event, EventBatch, EventType, Mop, MopNames, NONE, Process, Span, TextId};
+use crate::value::Value;
+
+/// A batch is handed over when it holds so many events,
+const MAX_EVENTS: usize = 8192;
+/// or so many elements in one of its arenas,
+const MAX_ELEMENTS: usize = 4 << 20;
+/// or so many bytes of text. Such a batch is not used again.
+const MAX_TEXT: usize = 64 << 20;
+/// Vectors nested deeper than this are left to the complete reader.
+const QUICK_DEPTH: usize = 8;
+
+/// A batch under construction and what speeds up filling it.
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    /// The events so far.
+    pub(crate) batch: EventBatch,
+    memo: Memo,
+    cells: Vec<Cell>,
+}
+
+/// Why a run of events came to an end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The batch is full.
+    Full,
+    /// The limit is reached, or the end of the text.
+    Limit,
+    /// More bytes are needed to read what begins here.
+    More,
+    /// Here is a bracket that belongs to what encloses the events.
+    Bracket,
+    /// The first map is no event but holds the history, whose value begins here.
+    History,
+}
+
+/// A run of events: where it ended, how many lines it crossed, why it ended.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) pos: usize,
+    pub(crate) lines: u64,
+    /// Was there an event?
+    pub(crate) any: bool,
+    pub(crate) stop: Scan<Stop>,
+}
+
+/// Where the arenas stood when an event or a value began.
+#[derive(Clone, Copy)]
+struct Mark {
+    extras: usize,
+    ints: usize,
+    cells: usize,
+    mops: usize,
+}
+
+/// The fields of an event as they are gathered.
+struct Fields {
+    index: i64,
+    time: i64,
+    kind: Option<EventType>,
+    process: Process,
+    f: Option<TextId>,
+    value: Cell,
+}
+
+impl Shard {
+    /// Appends the events that begin in a range of the bytes, whose start is in line `line` and between two events;
+    /// `first` tells that no event or bracket precedes them.
+    pub(crate) fn run(&mut self, bytes: &[u8], range: Range<usize>, last: bool, first: bool, line: u64) -> Run {
+        let Range { start, end: limit } = range;
+        let mut cursor = Cursor::new(bytes, start, last);
+        let (mut end, mut counted, mut lines, mut any, mut broken) = (start, start, 0, false, true);
+        let stop = loop {
+            if let Err(fault) = cursor.skip_trivia(0) {
+                break Err(fault);
+            }
+            let at = cursor.pos;
+            // Usually an event is one line, and the next event the next line: nothing to count.
+            let next_line = !broken && at == end + 1 && bytes[end] == b'\n';
+            lines += if next_line { 1 } else { newlines(&bytes[counted..at]) };
+            counted = at;
+            cursor.breaks = false;
+            let step = match cursor.peek() {
+                _ if at >= limit => Ok(Some(Stop::Limit)),
+                Some(b'{') => self.event(&mut cursor, line + lines, first && !any),
+                _ => self.other(&mut cursor, line + lines, first && !any),
+            };
+            match step {
+                Ok(stop) => {
+                    end = cursor.pos;
+                    broken = cursor.breaks;
+                    any |= stop.is_none();
+                    match stop {
+                        None if self.is_full() => break Ok(Stop::Full),
+                        None => {}
+                        Some(stop) => break Ok(stop),
+                    }
+                }
+                Err(fault) => break Err(fault),
+            }
+        };
+        let stop = match stop {
+            Err(fault) if !last && matches!(*fault, Fault::End { .. }) => Ok(Stop::More),
+            stop => stop,
+        };
+        lines = lines + newlines(&bytes[counted.min(end)..end]) - newlines(&bytes[end.min(counted)..counted]);
+        Run { pos: end, lines, any, stop }
+    }
+
+    /// What begins here with something else than a `{`: tags before an event, or a bracket around events.
+    #[cold]
+    fn other(&mut self, cursor: &mut Cursor<'_>, place: u64, first: bool) -> Scan<Option<Stop>> {
+        let at = cursor.pos;
+        loop {
+            match (cursor.peek(), cursor.peek_second()) {
+                (None, _) => return Fault::end(at, "tag"),
+                (Some(b'{'), _) => return self.event(cursor, place, first),
+                (Some(b'[' | b'(' | b']' | b')' | b'}'), _) => return Ok(Some(Stop::Bracket)),
+                (Some(b'#'), Some(b)) if !is_end(b) && !matches!(b, b'#' | b':' | b'<' | b'\'') => {
+                    cursor.pos += 1;
+                    cursor.token()?;
+                    cursor.skip_trivia(0)?;
+                }
+                _ => {
+                    let found = cursor.value_here(0)?.to_edn();
+                    return Fault::bad_hint(
+                        at,
+                        format!("an operation map should begin here, but here is {}", shorten(&found)),
+                        "a history is maps such as {:process 0, :type :invoke, :f :read, :value nil}",
+                    );
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, cursor: &mut Cursor<'_>, place: u64, first: bool) -> Scan<Option<Stop>> {
+        let mark = self.mark();
+        let open = cursor.pos;
+        let mut fields = Fields::default();
+        match self.fields(cursor, &mut fields, first) {
+            Ok(None) => {}
+            other => {
+                self.roll_back(mark);
+                return other;
+            }
+        }
+        let Some(kind) = fields.kind else {
+            self.roll_back(mark);
+            return Fault::bad_hint(
+                open,
+                "this map has no :type and so is no operation",
+                "every event of a history is of a :type: invoke, ok, fail or info",
+            );
+        };
+        if self.batch.extras.len() > mark.extras + 1 {
+            self.keep_last_of_each_extra(mark.extras);
+        }
+        let Fields { index, time, process, f, value, .. } = fields;
+        self.batch.push(Event {
+            place,
+            index: (index != NONE).then_some(index),
+            time: (time != NONE).then_some(time),
+            kind,
+            process,
+            f,
+            value,
+        });
+        Ok(None)
+    }
+
+    /// Reads the map here into `fields` and extras, up to the `}`, or up to the history that a first map holds.
+    #[inline]
+    fn fields(&mut self, cursor: &mut Cursor<'_>, fields: &mut Fields, first: bool) -> Scan<Option<Stop>> {
+        let open = cursor.pos;
+        cursor.pos += 1;
+        loop {
+            cursor.skip_spaces();
+            match cursor.peek() {
+                Some(b':') => {}
+                Some(b'}') => {
+                    cursor.pos += 1;
+                    return Ok(None);
+                }
+                None => return Fault::end(open, "map"),
+                Some(_) => {
+                    self.other_key(cursor, open)?;
+                    continue;
+                }
+            }
+            let field = match quick_field(cursor) {
+                Some(field) => field,
+                None => {
+                    let start = cursor.pos;
+                    let name = cursor.token()?;
+                    match field(&name[1..]) {
+                        Some(field) => field,
+                        None if first && fields.kind.is_none() && name == b":history" => {
+                            cursor.skip_trivia(0)?;
+                            return Ok(Some(Stop::History));
+                        }
+                        None => {
+                            self.extra(cursor, start, &name[1..], open)?;
+                            continue;
+                        }
+                    }
+                }
+            };
+            cursor.skip_spaces();
+            match field {
+                Field::Index => fields.index = integer(cursor, open, ":index")?,
+                Field::Time => fields.time = integer(cursor, open, ":time")?,
+                Field::Type => fields.kind = Some(kind(cursor, open)?),
+                Field::Process => fields.process = self.process(cursor, open)?,
+                Field::F => fields.f = self.function(cursor, open)?,
+                Field::Value => fields.value = self.cell(cursor, open)?,
+            }
+        }
+    }
+
+    /// A key that does not begin with a colon, or what stands before one.
+    #[cold]
+    fn other_key(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<()> {
+        cursor.skip_trivia(1)?;
+        match cursor.peek() {
+            None => return Fault::end(open, "map"),
+            Some(b':' | b'}') => return Ok(()),
+            Some(_) => {}
+        }
+        let name = match cursor.value_here(1)? {
+            Value::Symbol(name) => format!("'{name}"),
+            other => other.to_edn(),
+        };
+        let name = self.batch.name(&name);
+        let value = self.cell(cursor, open)?;
+        self.batch.extra(name, value);
+        Ok(())
+    }
+
+    fn extra(&mut self, cursor: &mut Cursor<'_>, at: usize, name: &[u8], open: usize) -> Scan<()> {
+        let name = self.name(name, at)?;
+        let value = self.cell(cursor, open)?;
+        self.batch.extra(name, value);
+        Ok(())
+    }
+
+    /// A map has no key twice: the later one counts.
+    fn keep_last_of_each_extra(&mut self, from: usize) {
+        let extras = &mut self.batch.extras;
+        let mut kept = extras.len();
+        let mut seen = HashSet::new();
+        for i in (from..extras.len()).rev() {
+            let new = if extras.len() - from <= 16 {
+                extras[i + 1..].iter().all(|later| later.name != extras[i].name)
+            } else {
+                seen.insert(extras[i].name)
+            };
+            if new {
+                kept -= 1;
+                extras.swap(i, kept);
+            }
+        }
+        extras.drain(from..kept);
+    }
+
+    fn process(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<Process> {
+        if let Some(n) = quick_int(cursor) {
+            return Ok(Process::Client(n));
+        }
+        match cursor.value(1, open, "map")? {
+            Value::Int(n) => Ok(Process::Client(n)),
+            Value::Nil => Ok(Process::Unknown),
+            other => Ok(Process::Actor(self.name_of(&other))),
+        }
+    }
+
+    #[inline]
+    fn function(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<Option<TextId>> {
+        if let Some(id) = self.quick_name(cursor) {
+            return Ok(Some(id));
+        }
+        if cursor.peek() == Some(b':') {
+            let at = cursor.pos;
+            let name = cursor.token()?;
+            return Ok(Some(self.name(&name[1..], at)?));
+        }
+        Ok(match cursor.value(1, open, "map")? {
+            Value::Nil => None,
+            other => Some(self.name_of(&other)),
+        })
+    }
+
+    /// The name that a value is, or its text if it is none.
+    pub(crate) fn name_of(&mut self, value: &Value) -> TextId {
+        match value.as_name() {
+            Some(name) => self.batch.name(name),
+            None => self.batch.name(&value.to_edn()),
+        }
+    }
+
+    /// Interns a name that stands at `at`.
+    #[inline]
+    fn name(&mut self, name: &[u8], at: usize) -> Scan<TextId> {
+        match self.memo.find(name) {
+            Some(id) => Ok(id),
+            None => {
+                let id = self.batch.name(utf8(name, at)?);
+                self.memo.keep(name, id);
+                Ok(id)
+            }
+        }
+    }
+
+    /// The value that begins here or after white space, inside of what began at `open`.
+    #[inline]
+    pub(crate) fn cell(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<Cell> {
+        let (start, mark) = (cursor.pos, self.mark());
+        cursor.skip_spaces();
+        if let Some(cell) = self.quick_cell(cursor, 0) {
+            return Ok(cell);
+        }
+        self.cells.clear();
+        self.roll_back(mark);
+        cursor.pos = start;
+        self.any_cell(cursor, open)
+    }
+
+    #[cold]
+    fn any_cell(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<Cell> {
+        let value = cursor.value(0, open, "map")?;
+        Ok(self.batch.value(&value, MopNames::Keywords))
+    }
+
+    #[inline]
+    fn quick_cell(&mut self, cursor: &mut Cursor<'_>, depth: usize) -> Option<Cell> {
+        match cursor.peek()? {
+            b'[' | b'(' => self.quick_vector(cursor, depth),
+            b'#' => self.quick_set(cursor),
+            _ => self.quick_scalar(cursor),
+        }
+    }
+
+    #[inline]
+    fn quick_scalar(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
+        match cursor.peek()? {
+            b'-' | b'0'..=b'9' => quick_int(cursor).map(Cell::Int),
+            b'n' => quick_nil(cursor),
+            b':' => {
+                let token = cursor.token().ok()?;
+                Some(Cell::Text(self.batch.name(std::str::from_utf8(token).ok()?)))
+            }
+            b'"' => self.quick_string(cursor),
+            _ => None,
+        }
+    }
+
+    /// A string that is written as it would be printed.
+    fn quick_string(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
+        let start = cursor.pos;
+        let (raw, escapes) = cursor.string().ok()?;
+        if escapes || raw.iter().any(|&b| b < 0x20 || b == 0x7f) {
+            return None;
+        }
+        let text = utf8(&cursor.bytes[start..cursor.pos], start).ok()?;
+        Some(Cell::Text(self.batch.name(text)))
+    }
+
+    fn quick_vector(&mut self, cursor: &mut Cursor<'_>, depth: usize) -> Option<Cell> {
+        let close = closing(cursor.peek()?);
+        cursor.pos += 1;
+        cursor.skip_spaces();
+        match cursor.peek()? {
+            b'[' | b'(' if micro_operation_ahead(cursor) => {
+                if depth == 0 {
+                    self.quick_transaction(cursor, close)
+                } else {
+                    None
+                }
+            }
+            b'[' | b'(' => self.quick_seq(cursor, close, depth, self.cells.len()),
+            _ => self.quick_ints(cursor, close, depth),
+        }
+    }
+
+    /// The rest of a vector of integers, or of one that begins with integers.
+    fn quick_ints(&mut self, cursor: &mut Cursor<'_>, close: u8, depth: usize) -> Option<Cell> {
+        let start = self.batch.ints.len();
+        loop {
+            if let Some((n, after)) = short_int(cursor) {
+                self.batch.ints.push(n);
+                if after == b' ' {
+                    continue;
+                }
+                if after == close {
+                    return Some(Cell::List(span(start, self.batch.ints.len())));
+                }
+                cursor.pos -= 1;
+            }
+            cursor.skip_spaces();
+            match quick_int(cursor) {
+                Some(n) => self.batch.ints.push(n),
+                None => break,
+            }
+        }
+        if cursor.peek()? == close {
+            cursor.pos += 1;
+            return Some(Cell::List(span(start, self.batch.ints.len())));
+        }
+        let base = self.cells.len();
+        self.cells.extend(self.batch.ints.drain(start..).map(Cell::Int));
+        self.quick_seq(cursor, close, depth, base)
+    }
+
+    /// The rest of a vector of which the cells from `base` on are known.
+    fn quick_seq(&mut self, cursor: &mut Cursor<'_>, close: u8, depth: usize, base: usize) -> Option<Cell> {
+        if depth >= QUICK_DEPTH {
+            return None;
+        }
+        while cursor.peek()? != close {
+            let cell = self.quick_cell(cursor, depth + 1)?;
+            self.cells.push(cell);
+            cursor.skip_spaces();
+        }
+        cursor.pos += 1;
+        let start = self.batch.cells.len();
+        self.batch.cells.extend(self.cells.drain(base..));
+        Some(Cell::Seq(span(start, self.batch.cells.len())))
+    }
+
+    fn quick_set(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
+        if cursor.peek_second()? != b'{' {
+            return None;
+        }
+        cursor.pos += 2;
+        let start = self.batch.ints.len();
+        cursor.skip_spaces();
+        while cursor.peek()? != b'}' {
+            self.batch.ints.push(quick_int(cursor)?);
+            cursor.skip_spaces();
+        }
+        cursor.pos += 1;
+        self.sort_and_dedup(start);
+        Some(Cell::Set(span(start, self.batch.ints.len())))
+    }
+
+    fn sort_and_dedup(&mut self, start: usize) {
+        let ints = &mut self.batch.ints;
+        if ints[start..].is_sorted_by(|a, b| a < b) {
+            return;
+        }
+        ints[start..].sort_unstable();
+        let mut kept = start;
+        for i in start..ints.len() {
+            if kept == start || ints[kept - 1] != ints[i] {
+                ints[kept] = ints[i];
+                kept += 1;
+            }
+        }
+        ints.truncate(kept);
+    }
+
+    /// The rest of a vector whose first element looks like a micro-operation; all must be.
+    fn quick_transaction(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<Cell> {
+        let start = self.batch.mops.len();
+        loop {
+            let b = cursor.peek()?;
+            if b == close {
+                cursor.pos += 1;
+                return Some(Cell::Txn(span(start, self.batch.mops.len())));
+            }
+            if b != b'[' && b != b'(' {
+                return None;
+            }
+            let mop = self.quick_mop(cursor, closing(b))?;
+            self.batch.mops.push(mop);
+            cursor.skip_spaces();
+        }
+    }
+
+    #[inline]
+    fn quick_mop(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<Mop> {
+        cursor.pos += 1;
+        let f = match self.quick_name(cursor) {
+            Some(f) => f,
+            None => {
+                cursor.skip_spaces();
+                if cursor.peek()? != b':' {
+                    return None;
+                }
+                let at = cursor.pos;
+                let name = cursor.token().ok()?;
+                self.name(&name[1..], at).ok()?
+            }
+        };
+        cursor.skip_spaces();
+        let key = match short_int(cursor) {
+            Some((n, _)) => {
+                cursor.pos -= 1;
+                Cell::Int(n)
+            }
+            None => self.quick_scalar(cursor)?,
+        };
+        cursor.skip_spaces();
+        let value = match load(cursor.bytes, cursor.pos) {
+            Some(w) if w as u32 == word(b"nil]") as u32 => {
+                cursor.pos += 3;
+                Cell::Nil
+            }
+            _ => self.quick_cell(cursor, 1)?,
+        };
+        cursor.skip_spaces();
+        if cursor.peek()? != close {
+            return None;
+        }
+        cursor.pos += 1;
+        Some(Mop { f, key, value })
+    }
+
+    /// A keyword of up to seven characters that was seen before and that a space or comma follows. That it was seen before
+    /// makes it a keyword: only whole names are kept.
+    #[inline]
+    fn quick_name(&self, cursor: &mut Cursor<'_>) -> Option<TextId> {
+        if cursor.peek()? != b':' {
+            return None;
+        }
+        let w = load(cursor.bytes, cursor.pos + 1)?;
+        let ends = zeros(w ^ 0x2020_2020_2020_2020) | zeros(w ^ 0x2c2c_2c2c_2c2c_2c2c);
+        let len = ends.trailing_zeros() / 8;
+        if len > 7 {
+            return None;
+        }
+        let name = w & ((1 << (8 * len)) - 1) | u64::from(len) << 56;
+        let id = self.memo.find_key(name)?;
+        cursor.pos += 1 + len as usize;
+        Some(id)
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            extras: self.batch.extras.len(),
+            ints: self.batch.ints.len(),
+            cells: self.batch.cells.len(),
+            mops: self.batch.mops.len(),
+        }
+    }
+
+    fn roll_back(&mut self, mark: Mark) {
+        self.batch.extras.truncate(mark.extras);
+        self.batch.ints.truncate(mark.ints);
+        self.batch.cells.truncate(mark.cells);
+        self.batch.mops.truncate(mark.mops);
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        let EventBatch { ints, cells, mops, extras, .. } = &self.batch;
+        self.batch.len() >= MAX_EVENTS
+            || ints.len() + cells.len() + mops.len() + extras.len() >= MAX_ELEMENTS
+            || self.has_much_text()
+    }
+
+    fn has_much_text(&self) -> bool {
+        self.batch.texts.text_bytes() >= MAX_TEXT
+    }
+
+    /// Hands the events over, if there are any, and empties the batch. Its texts stay, unless they have become many: then
+    /// a new batch takes its place.
+    pub(crate) fn hand_over<E>(&mut self, sink: impl FnOnce(&mut EventBatch) -> Result<(), E>) -> Result<(), E> {
+        let texts = self.batch.texts.len();
+        if !self.batch.is_empty() {
+            sink(&mut self.batch)?;
+        }
+        if self.has_much_text() {
+            *self = Shard::default();
+        } else if self.batch.texts.len() != texts {
+            // The receiver kept the texts, or added to them.
+            self.memo = Memo::default();
+        }
+        self.batch.clear_events();
+        Ok(())
+    }
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Fields { index: NONE, time: NONE, kind: None, process: Process::Unknown, f: None, value: Cell::Nil }
+    }
+}
+
+fn span(start: usize, end: usize) -> Span {
+    Span { start: start as u32, len: (end - start) as u32 }
+}
+
+#[inline]
+fn closing(open: u8) -> u8 {
+    if open == b'[' { b']' } else { b')' }
+}
+
+/// Here is an opening bracket; does a keyword follow?
+#[inline]
+fn micro_operation_ahead(cursor: &Cursor<'_>) -> bool {
+    let mut ahead = *cursor;
+    ahead.pos += 1;
+    ahead.skip_spaces();
+    ahead.peek() == Some(b':')
+}
+
+/// The six keys that every history has.
+#[derive(Clone, Copy)]
+enum Field {
+    Index,
+    Time,
+    Type,
+    Process,
+    F,
+    Value,
+}
+
+fn field(name: &[u8]) -> Option<Field> {
+    match name {
+        b"index" => Some(Field::Index),
+        b"time" => Some(Field::Time),
+        b"type" => Some(Field::Type),
+        b"process" => Some(Field::Process),
+        b"f" => Some(Field::F),
+        b"value" => Some(Field::Value),
+        _ => None,
+    }
+}
+
+/// Up to eight bytes as they lie in memory.
+const fn word(bytes: &[u8]) -> u64 {
+    let mut w = 0;
+    let mut i = 0;
+    while i < bytes.len() {
+        w |= (bytes[i] as u64) << (8 * i);
+        i += 1;
+    }
+    w
+}
+
+#[inline]
+fn load(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
+}
+
+/// One of the six keys with a space after it; goes behind both.
+#[inline]
+fn quick_field(cursor: &mut Cursor<'_>) -> Option<Field> {
+    const TIME: u64 = word(b"time ");
+    const TYPE: u64 = word(b"type ");
+    const INDEX: u64 = word(b"index ");
+    const VALUE: u64 = word(b"value ");
+    const PROCESS: u64 = word(b"process ");
+    const F: u64 = word(b"f ");
+    let w = load(cursor.bytes, cursor.pos + 1)?;
+    let (field, len) = if w == PROCESS {
+        (Field::Process, 9)
+    } else if w & 0xff_ffff_ffff == TYPE {
+        (Field::Type, 6)
+    } else if w & 0xffff == F {
+        (Field::F, 3)
+    } else if w & 0xffff_ffff_ffff == VALUE {
+        (Field::Value, 7)
+    } else if w & 0xff_ffff_ffff == TIME {
+        (Field::Time, 6)
+    } else if w & 0xffff_ffff_ffff == INDEX {
+        (Field::Index, 7)
+    } else {
+        return None;
+    };
+    cursor.pos += len;
+    Some(field)
+}
+
+/// An integer of one to seven digits, without a sign, that a space or a closing bracket follows; goes behind that byte
+/// and returns it too.
+#[inline]
+fn short_int(cursor: &mut Cursor<'_>) -> Option<(i64, u8)> {
+    let w = load(cursor.bytes, cursor.pos)?;
+    let (len, n) = digits(w);
+    if len == 0 || len == 8 {
+        return None;
+    }
+    let after = (w >> (8 * len)) as u8;
+    if after != b' ' && !matches!(after, b']' | b')') {
+        return None;
+    }
+    cursor.pos += len + 1;
+    Some((n as i64, after))
+}
+
+/// The top bit of every byte that is zero, and perhaps of some above the first such byte.
+#[inline]
+fn zeros(w: u64) -> u64 {
+    w.wrapping_sub(0x0101_0101_0101_0101) & !w & 0x8080_8080_8080_8080
+}
+
+/// An integer of 64 bits, without a plus sign, that something follows.
+#[inline(always)]
+fn quick_int(cursor: &mut Cursor<'_>) -> Option<i64> {
+    let negative = cursor.peek()? == b'-';
+    let start = cursor.pos + usize::from(negative);
+    let (mut len, mut n) = digits(load(cursor.bytes, start)?);
+    if len == 8 {
+        let (more, low) = digits(load(cursor.bytes, start + 8)?);
+        n = n * POWERS[more] + low;
+        len += more;
+    }
+    if len == 16 {
+        let (more, low) = digits(load(cursor.bytes, start + 16)?);
+        // Nineteen digits fit an unsigned word of 64 bits.
+        n = n * POWERS.get(more).filter(|_| more <= 3)? + low;
+        len += more;
+    }
+    let end = start + len;
+    if len == 0 || !is_end(*cursor.bytes.get(end)?) {
+        return None;
+    }
+    let n = i64::try_from(n).ok()?;
+    cursor.pos = end;
+    Some(if negative { -n } else { n })
+}
+
+const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
+/// How many of the first of eight bytes are digits, and the number they write: the digits are moved to the end, zeros
+/// before them, and then paired, the pairs paired, and the fours paired, by multiplication.
+#[inline]
+fn digits(w: u64) -> (usize, u64) {
+    let t = w ^ 0x3030_3030_3030_3030;
+    let others = (t.wrapping_add(0x7676_7676_7676_7676) | t) & 0x8080_8080_8080_8080;
+    let len = (others.trailing_zeros() / 8) as usize;
+    if len == 0 {
+        return (0, 0);
+    }
+    let t = t << (64 - 8 * len);
+    let pairs = t.wrapping_mul(10).wrapping_add(t >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
+    let eight = fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff;
+    (len, eight)
+}
+
+#[inline]
+fn quick_nil(cursor: &mut Cursor<'_>) -> Option<Cell> {
+    match cursor.bytes.get(cursor.pos..cursor.pos + 4)? {
+        [b'n', b'i', b'l', b] if is_end(*b) => {
+            cursor.pos += 3;
+            Some(Cell::Nil)
+        }
+        _ => None,
+    }
+}
+
+#[inline]
+fn kind(cursor: &mut Cursor<'_>, open: usize) -> Scan<EventType> {
+    let at = cursor.pos;
+    if let Some(w) = load(cursor.bytes, at) {
+        let (found, len) = if w & 0x00ff_ffff_ffff_ffff == word(b":invoke") {
+            (EventType::Invoke, 7)
+        } else if w & 0xff_ffff == word(b":ok") {
+            (EventType::Ok, 3)
+        } else if w & 0xff_ffff_ffff == word(b":fail") {
+            (EventType::Fail, 5)
+        } else if w & 0xff_ffff_ffff == word(b":info") {
+            (EventType::Info, 5)
+        } else {
+            return any_kind(cursor, open);
+        };
+        if is_end((w >> (8 * len)) as u8) {
+            cursor.pos += len;
+            return Ok(found);
+        }
+    }
+    any_kind(cursor, open)
+}
+
+#[cold]
+fn any_kind(cursor: &mut Cursor<'_>, open: usize) -> Scan<EventType> {
+    let at = cursor.pos;
+    let value = cursor.value(1, open, "map")?;
+    match value.as_name().and_then(|name| EventType::from_name(name.as_bytes())) {
+        Some(kind) => Ok(kind),
+        None => Fault::bad_hint(
+            at,
+            format!("{} is no :type of an event", shorten(&value.to_edn())),
+            "it is one of :invoke, :ok, :fail and :info",
+        ),
+    }
+}
+
+/// A time or an index.
+#[inline]
+fn integer(cursor: &mut Cursor<'_>, open: usize, name: &str) -> Scan<i64> {
+    match quick_int(cursor) {
+        Some(n) => Ok(n),
+        None => any_integer(cursor, open, name),
+    }
+}
+
+#[cold]
+fn any_integer(cursor: &mut Cursor<'_>, open: usize, name: &str) -> Scan<i64> {
+    let at = cursor.pos;
+    let value = cursor.value(1, open, "map")?;
+    match value {
+        Value::Nil => return Ok(NONE),
+        Value::Int(n) if n != NONE => return Ok(n),
+        Value::Float(x) if name == ":time" && x.abs() < i64::MAX as f64 => return Ok(x.round() as i64),
+        _ => {}
+    }
+    let shown = value.to_edn();
+    Fault::bad_hint(at, format!("{} is no {name}", shorten(&shown)), "it must be an integer of at most 64 bits")
+}
+
+/// Short names seen before, by the bytes they are made of: a direct-mapped cache before the pool.
+#[derive(Debug)]
+struct Memo {
+    slots: [(u64, TextId); MEMO_SLOTS],
+}
+
+const MEMO_SLOTS: usize = 64;
+
+impl Default for Memo {
+    fn default() -> Self {
+        // No name is so long that this word stands for it.
+        Memo { slots: [(u64::MAX, 0); MEMO_SLOTS] }
+    }
+}
+
+impl Memo {
+    /// The bytes of a name of up to seven, and their number.
+    #[inline]
+    fn key(name: &[u8]) -> Option<u64> {
+        if name.len() > 7 {
+            return None;
+        }
+        let bytes = name.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
+        Some(bytes | (name.len() as u64) << 56)
+    }
+
+    #[inline]
+    fn slot(key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+    }
+
+    #[inline]
+    fn find(&self, name: &[u8]) -> Option<TextId> {
+        self.find_key(Self::key(name)?)
+    }
+
+    #[inline]
+    fn find_key(&self, key: u64) -> Option<TextId> {
+        let (known, id) = self.slots[Self::slot(key)];
+        (known == key).then_some(id)
+    }
+
+    fn keep(&mut self, name: &[u8], id: TextId) {
+        if let Some(key) = Self::key(name) {
+            self.slots[Self::slot(key)] = (key, id);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! AWDIT's text.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| elench_fuzz::open("awdit", bytes));

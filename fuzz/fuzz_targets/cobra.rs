@@ -1,0 +1,6 @@
+//! One of Cobra's logs.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| elench_fuzz::cobra(bytes));

@@ -1,0 +1,6 @@
+//! Any bytes, their format found by content.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| elench_fuzz::detect(bytes));

@@ -1,0 +1,6 @@
+//! test.fressian.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| elench_fuzz::open("fressian", bytes));

@@ -1,0 +1,6 @@
+//! Jepsen's history.txt and process logs.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| elench_fuzz::open("history-txt", bytes));

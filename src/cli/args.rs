@@ -1,0 +1,305 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Checks what the clients of a distributed system saw, and says what it proves.
+#[derive(Debug, Parser)]
+#[command(name = "elench", version, about, max_term_width = 100, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 every check passed; 1 a violation; 2 the request or the input is bad (nothing was checked);
+3 inconclusive (unknown, partial, history too weak).
+
+Examples:
+  elench check store/my-test/latest
+  elench info history.edn
+  elench convert history.edn history.parquet";
+
+/// Subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check histories, print a verdict for each, exit by the worst
+    Check(CheckArgs),
+    /// Say what is in histories, and what to check them with
+    Info(InfoArgs),
+    /// Convert a history from one format to another
+    Convert(ConvertArgs),
+    /// Generate a history from a simulated system, correct or with a named fault
+    Gen(GenArgs),
+    /// List the checkers, with what each needs and an example
+    Checkers(ListArgs),
+    /// List the models that linearizability is checked against
+    Models(ListArgs),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  elench completions bash > ~/.local/share/bash-completion/completions/elench")]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    #[command(after_help = "Example:\n  elench man > elench.1 && man ./elench.1")]
+    Man,
+}
+
+/// How to read a history: the same flags everywhere.
+#[derive(Clone, Debug, Args)]
+pub struct ReadArgs {
+    /// Format of the input, instead of detecting it by content
+    #[arg(long, value_name = "NAME", value_parser = format_names())]
+    pub format: Option<String>,
+    /// Repair what is malformed where possible, say what was repaired, and cap the verdict at PARTIAL-model
+    #[arg(long)]
+    pub lenient: bool,
+    /// Take [k v] values apart into keys and values, as jepsen.independent writes them
+    #[arg(long, overrides_with = "no_independent")]
+    pub independent: bool,
+    /// Leave [k v] values as they are
+    #[arg(long)]
+    pub no_independent: bool,
+    /// Threads to use (default: all cores)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+}
+
+fn format_names() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(elench_formats::Format::ALL.map(|f| f.name()))
+}
+
+/// Flags of `check`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elench check history.edn
+  elench check --model cas-register --initial 0 history.edn
+  elench check --json store/*/latest > results.jsonl
+  zcat history.edn.gz | elench check -
+
+The history's format, workload, keys and model are found from its content, and what was found is printed. A line of the
+output says what was consumed, so that a pass can be judged.")]
+pub struct CheckArgs {
+    /// Files, Jepsen store directories, or - for standard input
+    #[arg(required = true, value_name = "HISTORY")]
+    pub histories: Vec<String>,
+    /// How to read
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Checker to run (repeatable; default: those that fit the history)
+    #[arg(long = "checker", value_name = "NAME")]
+    pub checkers: Vec<String>,
+    /// Model that operations are checked against (see `elench models`)
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// State before the first operation, as EDN
+    #[arg(long, value_name = "VALUE", default_value = "nil")]
+    pub initial: String,
+    /// Workload, instead of guessing it
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
+    /// What a failed cas says: that it did not happen, or that it saw another value (default: by format)
+    #[arg(long, value_name = "MEANING")]
+    pub failed_cas: Option<FailedCasArg>,
+    /// Time that checking may take, such as 90s, 5m, 1h
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub time: Option<Duration>,
+    /// Memory that the checkers may take, such as 500MB, 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+    /// Examples of each kind of violation
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub examples: usize,
+    /// Directory for reports and evidence: result.json and, for a violation, its smallest sub-history
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Print one JSON document a history instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Print only the verdict line
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// What a failed compare-and-set says.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum FailedCasArg {
+    /// It did not happen, for whatever reason
+    DidNotHappen,
+    /// It ran and found another value than the expected one
+    Observed,
+}
+
+/// Flags of `info`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  elench info history.edn\n  elench info --json test.jepsen")]
+pub struct InfoArgs {
+    /// Files, Jepsen store directories, or - for standard input
+    #[arg(required = true, value_name = "HISTORY")]
+    pub histories: Vec<String>,
+    /// How to read
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Print one JSON document a history instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `convert`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elench convert history.edn history.parquet
+  elench convert test.jepsen - --to jsonl | head
+  elench convert --format plume history.txt history.arrow")]
+pub struct ConvertArgs {
+    /// File, Jepsen store directory, or - for standard input
+    #[arg(value_name = "IN")]
+    pub input: String,
+    /// File to write, or - for standard output; its extension names the format
+    #[arg(value_name = "OUT")]
+    pub output: String,
+    /// How to read
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Format to write
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(elench_formats::write::Target::ALL.map(|t| t.name())))]
+    pub to: Option<String>,
+}
+
+/// Flags of lists.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `gen`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elench gen cas-register --ops 10000 --clients 10 -o history.edn
+  elench gen register --ops 100000000 --clients 50 --info 0.01 -o big.parquet
+  elench gen list-append --fault g-single --seed 7 -o broken.edn")]
+pub struct GenArgs {
+    /// What the clients do
+    #[arg(value_name = "WORKLOAD", value_parser = clap::builder::PossibleValuesParser::new(["register", "cas-register", "list-append", "rw-register"]))]
+    pub workload: String,
+    /// File to write, or - for standard output; its extension names the format
+    #[arg(short = 'o', long = "output", value_name = "OUT")]
+    pub output: String,
+    /// Format to write
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(elench_formats::write::Target::ALL.map(|t| t.name())))]
+    pub to: Option<String>,
+    /// Number of operations
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub ops: u64,
+    /// Clients working at once
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub clients: u32,
+    /// Seed: the same seed and flags give the same history
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Share of operations whose outcome stays unknown
+    #[arg(long, default_value_t = 0.0, value_parser = share)]
+    pub info: f64,
+    /// Share of operations that fail
+    #[arg(long, default_value_t = 0.0, value_parser = share)]
+    pub fail: f64,
+    /// Mean duration of an operation, such as 1ms
+    #[arg(long, default_value = "1ms", value_parser = duration)]
+    pub duration: Duration,
+    /// Mean pause between a client's operations, as a share of their duration
+    #[arg(long, default_value_t = 0.1)]
+    pub think: f64,
+    /// Keys (registers: values become [k v] where there is more than one)
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub keys: Option<u32>,
+    /// Zipf exponent of the choice of keys: 0 is uniform
+    #[arg(long, default_value_t = 0.0)]
+    pub skew: f64,
+    /// Registers: draw values from this many instead of writing each once
+    #[arg(long, value_name = "N")]
+    pub values: Option<u32>,
+    /// Registers: share of writes
+    #[arg(long, value_parser = share)]
+    pub writes: Option<f64>,
+    /// Transactions: the most micro-operations in one
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub txn_len: u32,
+    /// Transactions: snapshot isolation instead of serial execution
+    #[arg(long)]
+    pub snapshot: bool,
+    /// Break the system once, in a named way (`--fault help` lists them)
+    #[arg(long, value_name = "NAME")]
+    pub fault: Option<String>,
+    /// Record a nemesis that does nothing
+    #[arg(long)]
+    pub nemesis: bool,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("a share is from 0 to 1".into()) }
+}
+
+/// A duration such as `90s`, `1.5m`, `200ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
+    let (number, scale) =
+        scaled(text, &units).ok_or("a duration is a number and ns, us, ms, s, m, h or d: 90s, 1.5m")?;
+    Duration::try_from_secs_f64(number * scale).map_err(|e| e.to_string())
+}
+
+/// A size such as `500MB`, `4GiB`.
+fn size(text: &str) -> Result<u64, String> {
+    let units = [
+        ("KiB", 1024.0),
+        ("MiB", 1024.0 * 1024.0),
+        ("GiB", 1024.0 * 1024.0 * 1024.0),
+        ("KB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+        ("B", 1.0),
+    ];
+    let (number, scale) = scaled(text, &units).ok_or("a size is a number and B, KB, MB, GB, KiB, MiB or GiB: 500MB")?;
+    let bytes = number * scale;
+    if (1.0..=1e18).contains(&bytes) { Ok(bytes as u64) } else { Err("that is no size of memory".into()) }
+}
+
+/// A number before the first unit that the text ends with.
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<(f64, f64)> {
+    units.iter().find_map(|(unit, scale)| {
+        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        (number.is_finite() && number >= 0.0).then_some((number, *scale))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_and_sizes_are_numbers_with_units() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("200ms"), Ok(Duration::from_millis(200)));
+        assert!(duration("90").is_err());
+        assert!(duration("-1s").is_err());
+        assert_eq!(size("4GiB"), Ok(4 << 30));
+        assert_eq!(size("500MB"), Ok(500_000_000));
+        assert!(size("0B").is_err());
+    }
+}

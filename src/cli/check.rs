@@ -1,0 +1,107 @@
+//! `elench check`.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use elench_checkers::budget::Budget;
+use elench_checkers::linear::registers::FailedCas;
+use elench_formats::History;
+use elench_formats::write::{Target, to_file};
+
+use super::args::{CheckArgs, FailedCasArg};
+use super::progress::{Reading, Working};
+use super::{Exit, Stop};
+use crate::check::{CheckOptions, Found, Report, Valid, check};
+use crate::report;
+
+/// Checks each history and prints its report. The worst answer is the exit code: a violation, then bad input, then
+/// anything inconclusive.
+pub(super) fn run(args: &CheckArgs) -> Result<Exit, Stop> {
+    let options = options(args)?;
+    let mut exits = Vec::with_capacity(args.histories.len());
+    for name in &args.histories {
+        exits.push(one(name, args, &options)?);
+    }
+    let worst = [Exit::Violation, Exit::Bad, Exit::Inconclusive].into_iter().find(|e| exits.contains(e));
+    Ok(worst.unwrap_or(Exit::Passed))
+}
+
+fn options(args: &CheckArgs) -> Result<CheckOptions, Stop> {
+    let initial = elench_formats::edn::parse(&args.initial)
+        .map_err(|e| Stop::Error(format!("--initial `{}` is no EDN value: {e}", args.initial)))?;
+    let mut budget = Budget::unlimited().threads(args.read.threads.map_or(0, usize::from));
+    if let Some(time) = args.time {
+        budget = budget.within(time);
+    }
+    if let Some(memory) = args.memory {
+        budget = budget.memory(memory);
+    }
+    Ok(CheckOptions {
+        checkers: args.checkers.clone(),
+        model: args.model.clone(),
+        initial,
+        workload: args.workload.clone(),
+        failed_cas: args.failed_cas.map(|f| match f {
+            FailedCasArg::DidNotHappen => FailedCas::DidNotHappen,
+            FailedCasArg::Observed => FailedCas::Observed,
+        }),
+        budget,
+        examples: args.examples,
+    })
+}
+
+fn one(name: &str, args: &CheckArgs, options: &CheckOptions) -> Result<Exit, Stop> {
+    let history = {
+        let bar = Reading::new(name);
+        elench_formats::open::open(name, &args.read.options(), &|read, total| bar.tell(read, total))
+    };
+    let history = match history {
+        Ok(history) => history,
+        Err(e) if args.json => {
+            writeln!(io::stdout(), "{}", report::error_document(name, &e.to_string()))?;
+            return Ok(Exit::Bad);
+        }
+        Err(e) => {
+            eprintln!("elench: {e}");
+            return Ok(Exit::Bad);
+        }
+    };
+    let result = {
+        let _bar = Working::new(&format!("checking {name}"));
+        check(name, &history, options)?
+    };
+    if args.json {
+        writeln!(io::stdout(), "{}", report::document(&result, &history))?;
+    } else {
+        write!(io::stdout(), "{}", report::human(&result, &history, args.quiet))?;
+    }
+    if let Some(dir) = &args.output {
+        evidence(&result, &history, dir)?;
+    }
+    Ok(match result.valid {
+        Valid::Yes => Exit::Passed,
+        Valid::No => Exit::Violation,
+        Valid::Unknown => Exit::Inconclusive,
+    })
+}
+
+/// Writes `result.json`, `report.txt` and each violation's smallest sub-history below a directory named after the history.
+fn evidence(result: &Report, history: &History, dir: &Path) -> Result<(), Stop> {
+    let slug: String = result.history.trim_matches(['/', '.']).replace(['/', '\\'], "_");
+    let dir = dir.join(if slug == "-" { "stdin" } else { slug.as_str() });
+    let cannot = |e: io::Error| Stop::Error(format!("{}: cannot write: {e}", dir.display()));
+    std::fs::create_dir_all(&dir).map_err(cannot)?;
+    std::fs::write(dir.join("result.json"), format!("{:#}\n", report::document(result, history))).map_err(cannot)?;
+    std::fs::write(dir.join("report.txt"), report::human(result, history, false)).map_err(cannot)?;
+    for finding in &result.findings {
+        let Found::Linear(linear) = &finding.result else { continue };
+        for (i, violation) in linear.outcome.violations().iter().enumerate() {
+            let rows: Vec<usize> = report::minimal(violation).iter().filter_map(|id| history.row_of(id.0)).collect();
+            if !rows.is_empty() {
+                let file = dir.join(format!("{}-{}.edn", violation.kind, i + 1));
+                to_file(&history.select(rows), Target::Edn, &file)?;
+            }
+        }
+    }
+    Ok(())
+}

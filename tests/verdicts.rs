@@ -1,0 +1,96 @@
+//! Real runs get the verdicts that their manifest gives them. The corpus stands beside the repository; where it does not,
+//! these tests say so and pass.
+
+use std::path::{Path, PathBuf};
+
+use elench::check::{CheckOptions, Found, Valid, check};
+use elench_checkers::Budget;
+use elench_formats::open::{OpenOptions, open};
+use elench_formats::{History, Value};
+
+fn corpus() -> Option<PathBuf> {
+    let dir = std::env::var_os("ELENCH_CORPUS")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/corpus"), PathBuf::from);
+    if dir.is_dir() {
+        return Some(dir);
+    }
+    eprintln!("SKIPPED: there is no corpus at {}", dir.display());
+    None
+}
+
+fn options(initial: &str) -> CheckOptions {
+    CheckOptions {
+        checkers: vec!["linear".into()],
+        model: None,
+        initial: elench_formats::edn::parse(initial).unwrap_or(Value::Nil),
+        workload: None,
+        failed_cas: None,
+        budget: Budget::unlimited(),
+        examples: 1,
+    }
+}
+
+fn read(path: &Path, options: &OpenOptions) -> History {
+    open(&path.display().to_string(), options, &|_, _| {}).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn register_runs_get_the_verdict_of_the_manifest() {
+    let Some(dir) = corpus() else { return };
+    let dir = dir.join("jepsen-runs");
+    let text = std::fs::read_to_string(dir.join("MANIFEST.tsv")).unwrap();
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for line in text.lines().skip(1) {
+        let row: Vec<&str> = line.split('\t').collect();
+        let [file, format, workload, _, expected, _, _, initial] = row[..] else { panic!("{line}") };
+        let is_register = ["register", "register-rw", "cas-register", "cas-register-independent"].contains(&workload);
+        if !is_register || !["edn", "txt", "jepsen", "log"].contains(&format) || file.ends_with("results.edn") {
+            continue;
+        }
+        let expected = match expected {
+            "true" | "true (linearizable)" => Valid::Yes,
+            "false" => Valid::No,
+            other => panic!("{file}: {other}"),
+        };
+        let history = read(&dir.join(file), &OpenOptions::default());
+        let report = check(file, &history, &options(initial)).unwrap();
+        checked += 1;
+        if report.valid != expected {
+            wrong.push(format!("{file}: {} instead of {expected} {:?}", report.valid, report.why));
+        }
+    }
+    assert!(checked >= 160, "{checked} runs");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_keyed_run_read_without_lifting_would_be_accused_falsely() {
+    let Some(dir) = corpus() else { return };
+    let run = dir.join("jepsen-runs/ratis/ratis-3.2.2__membership/history.edn");
+    let lifted = read(&run, &OpenOptions::default());
+    let report = check("", &lifted, &options("nil")).unwrap();
+    assert_eq!(report.valid, Valid::Yes);
+    let Found::Linear(linear) = &report.findings[0].result else { panic!("linear ran") };
+    assert_eq!((linear.outcome.coverage().keys, linear.outcome.coverage().keys_decided), (5, 5));
+    assert_eq!(lifted.key_index().len(), 5);
+}
+
+#[test]
+fn the_walls_of_the_peers_are_decided() {
+    let Some(dir) = corpus() else { return };
+    for (file, expected) in [
+        ("redis-latency.edn.gz", Valid::No),
+        ("reg-uniq-c10-100k-ok.edn.gz", Valid::Yes),
+        ("reg-uniq-c20-3k-bad.edn.gz", Valid::No),
+        ("reg-uniq-c20-3k-ok.edn.gz", Valid::Yes),
+        ("reg-uniq-c5-i1-10k-bad.edn.gz", Valid::No),
+        ("reg-uniq-c50-300-ok.edn.gz", Valid::Yes),
+        ("reg-vals5-c10-i1-10k-ok.edn.gz", Valid::Yes),
+        // Its name says ok, for fifty registers with [k v] values; but its values bear no keys, and as one register it is
+        // not linearizable: a read of nil (operation 30) begins after a write of 4 (operation 16) was acknowledged.
+        ("reg-keys50-c20-100k-ok.edn.gz", Valid::No),
+    ] {
+        let history = read(&dir.join("linear").join(file), &OpenOptions::default());
+        assert_eq!(check(file, &history, &options("nil")).unwrap().valid, expected, "{file}");
+    }
+}
