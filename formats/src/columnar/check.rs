@@ -117,7 +117,8 @@ impl Checker<'_> {
         let early = pairs().fold(false, |bad, (i, end)| bad | (end <= i));
         let pending = chunk.status.iter().fold(false, |any, &s| any | (s == Status::Pending as u8));
         let completed = chunk.complete_index.null_count() < chunk.len();
-        if !early && !(pending && completed) {
+        let suspicious = early || (pending && completed);
+        if !suspicious {
             return Ok(());
         }
         for (i, (&from, &to)) in pairs().enumerate().filter(|&(i, _)| chunk.complete_index.is_valid(i)) {
