@@ -116,7 +116,9 @@ impl Checker<'_> {
         let pairs = || chunk.index().iter().zip(ends.iter());
         let early = pairs().fold(false, |bad, (i, end)| bad | (end <= i));
         let pending = chunk.status.iter().fold(false, |any, &s| any | (s == Status::Pending as u8));
-        if !early && !(pending && chunk.complete_index.null_count() < chunk.len()) {
+        let completed = chunk.complete_index.null_count() < chunk.len();
+        let suspicious = early || (pending && completed);
+        if !suspicious {
             return Ok(());
         }
         for (i, (&from, &to)) in pairs().enumerate().filter(|&(i, _)| chunk.complete_index.is_valid(i)) {

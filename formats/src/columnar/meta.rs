@@ -14,6 +14,9 @@ pub(super) const GROUP_SUMS: &str = "elench.checksums";
 /// Checksum of the metadata.
 pub(super) const META_SUM: &str = "elench.checksum";
 
+/// Columns in which nothing is, which need not be decoded.
+pub(super) const VOID: &str = "elench.void";
+
 /// Key-value metadata.
 pub(super) type Pairs = Vec<(String, String)>;
 

@@ -15,7 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_schema::Schema;
+use arrow_array::Array;
+use arrow_schema::{DataType, Schema};
 use bytes::{Buf, Bytes};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter, ProjectionMask, encode_arrow_schema};
@@ -30,7 +31,7 @@ use crate::History;
 use crate::error::{Place, ReadError, Result};
 use crate::history::{Chunk, Meta};
 
-use super::meta::{self, GROUP_SUMS, META_SUM};
+use super::meta::{self, GROUP_SUMS, META_SUM, VOID};
 use super::read::{Decoder, Pools};
 use super::schema::Plan;
 use super::thrift::Walker;
@@ -94,6 +95,8 @@ pub struct ParquetWriter {
     counts: [u64; 4],
     group_rows: usize,
     sums: Vec<u32>,
+    /// Columns in which something is, by position.
+    used: Vec<bool>,
     arrow_schema: String,
 }
 
@@ -137,6 +140,7 @@ impl ParquetWriter {
             counts: [0; 4],
             group_rows: 0,
             sums: Vec::new(),
+            used: vec![false; schema.fields().len()],
             arrow_schema: encode_arrow_schema(&schema),
         })
     }
@@ -170,6 +174,9 @@ impl ParquetWriter {
     fn chunk(&mut self, history: &History, chunk: &Chunk) -> Result<()> {
         let plan = self.plan.clone();
         let batch = Encoder::new(history, &plan, std::slice::from_ref(chunk))?.batch(chunk)?;
+        for (used, column) in self.used.iter_mut().zip(batch.columns()) {
+            *used |= column.null_count() < column.len();
+        }
         let mut at = 0;
         while at < batch.num_rows() {
             let n = (batch.num_rows() - at).min(GROUP_ROWS - self.group_rows);
@@ -201,9 +208,18 @@ impl ParquetWriter {
     pub fn finish(mut self) -> Result<()> {
         self.end_group()?;
         let meta = self.meta.take().unwrap_or_default();
+        let schema = self.plan.schema();
         let mut pairs = meta::encode(&meta, self.workload.as_deref(), self.counts);
         let sums: Vec<String> = self.sums.iter().map(|s| format!("{s:08x}")).collect();
         pairs.push((GROUP_SUMS.into(), sums.join(",")));
+        let void: Vec<&str> = schema
+            .fields()
+            .iter()
+            .zip(&self.used)
+            .filter(|(_, used)| !**used)
+            .map(|(f, _)| f.name().as_str())
+            .collect();
+        pairs.push((VOID.into(), void.join(",")));
         let summed = pairs.iter().map(|(k, v)| (k.as_str(), v.as_str())).chain([("ARROW:schema", &*self.arrow_schema)]);
         pairs.push((META_SUM.into(), meta::checksum(summed)));
         for (k, v) in pairs {
@@ -310,6 +326,9 @@ struct Window {
     start: u64,
 }
 
+/// Columns that are decoded even if nothing is in them: what they mean hangs on their being there.
+const REQUIRED: [&str; 4] = ["index", "complete_index", "status", "f"];
+
 impl Length for Window {
     fn len(&self) -> u64 {
         self.start + self.bytes.len() as u64
@@ -374,11 +393,20 @@ fn read_groups(source: &Source<'_>, options: &ReadOptions) -> Result<History> {
         None => None,
     };
     plausible(&metadata, source.len())?;
-    let arrow = guarded(|| ArrowReaderMetadata::try_new(Arc::clone(&metadata), ArrowReaderOptions::new()))?;
-    // All of the file's columns, so that an error can name them.
-    Decoder::new(arrow.schema())?;
+    let load = |options| guarded(|| ArrowReaderMetadata::try_new(Arc::clone(&metadata), options));
+    let mut arrow = load(ArrowReaderOptions::new())?;
+    if arrow.schema().fields().iter().any(|f| has_void_dictionary(f.data_type())) {
+        // pandas writes an empty category so, and the Parquet crate cannot decode it. Parquet's own types will do.
+        arrow = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
+    }
+    // Of all the file's columns, so that an error can name them.
+    let whole = Decoder::new(arrow.schema())?;
+    let void: Vec<&str> = pairs.get(VOID).map(|v| v.split(',').collect()).unwrap_or_default();
     let roots: Vec<usize> = (0..arrow.schema().fields().len())
-        .filter(|&i| COLUMNS.contains(&arrow.schema().field(i).name().as_str()))
+        .filter(|&i| {
+            let name = arrow.schema().field(i).name().as_str();
+            COLUMNS.contains(&name) && (REQUIRED.contains(&name) || !void.contains(&name))
+        })
         .collect();
     let schema = arrow.schema().project(&roots).map_err(damaged)?;
     let decoder = Decoder::new(&schema)?;
@@ -392,7 +420,17 @@ fn read_groups(source: &Source<'_>, options: &ReadOptions) -> Result<History> {
     let groups: Vec<(Vec<Chunk>, Pools)> =
         first_rows.par_iter().enumerate().map(|(i, &row)| reader.group(i, row)).collect::<Result<_>>()?;
     let (chunks, pools) = join(groups)?;
-    decoder.finish(chunks, pools, meta, "parquet", options)
+    whole.finish(chunks, pools, meta, "parquet", options)
+}
+
+/// Is there a dictionary of nulls in a type?
+fn has_void_dictionary(t: &DataType) -> bool {
+    match t {
+        DataType::Dictionary(_, values) => values.as_ref() == &DataType::Null,
+        DataType::List(f) | DataType::LargeList(f) | DataType::Map(f, _) => has_void_dictionary(f.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|f| has_void_dictionary(f.data_type())),
+        _ => false,
+    }
 }
 
 /// One history's chunks from those of row groups that have pools of their own; ids follow the order of the file.
