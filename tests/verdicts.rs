@@ -1,6 +1,8 @@
 //! Real runs get the verdicts that their manifest gives them. The corpus stands beside the repository; where it does not,
 //! these tests say so and pass.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::{Path, PathBuf};
 
 use elench::check::{CheckOptions, Found, Valid, check};

@@ -4,6 +4,14 @@
 //! operation undoing it (`stop`, `start` after `kill`, `resume`, `stop-partition`) closes; one that neither opens nor
 //! closes is a window of its own, from its beginning to its end. Names follow Jepsen's nemeses.
 
+use arrow_array::{Array, Int64Array};
+use arrow_buffer::NullBuffer;
+
+use crate::build::{NO_TEXT, intern};
+use crate::columns::optional;
+use crate::error::Result;
+use crate::history::{Chunk, Shared};
+
 /// A stretch of the run in which a fault was, or may have been, active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultWindow {
@@ -27,18 +35,18 @@ pub struct FaultWindow {
 
 /// An operation of the nemesis, as the timeline needs it.
 #[derive(Clone, Debug)]
-pub(crate) struct FaultOp {
-    pub(crate) actor: String,
-    pub(crate) f: String,
-    pub(crate) value: String,
-    pub(crate) start: u64,
-    pub(crate) end: Option<u64>,
-    pub(crate) start_time: Option<i64>,
-    pub(crate) end_time: Option<i64>,
+struct FaultOp {
+    actor: String,
+    f: String,
+    value: String,
+    start: u64,
+    end: Option<u64>,
+    start_time: Option<i64>,
+    end_time: Option<i64>,
 }
 
 /// The windows of a run, by beginning. O(n) in nemesis operations times windows open at once.
-pub(crate) fn timeline(ops: &[FaultOp]) -> Vec<FaultWindow> {
+fn timeline(ops: &[FaultOp]) -> Vec<FaultWindow> {
     let mut windows: Vec<FaultWindow> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
     for op in ops {
@@ -99,6 +107,66 @@ fn undoes(f: &str, opened: &str) -> bool {
 fn is_undoing(f: &str) -> bool {
     f.starts_with("stop-")
         || matches!(f, "heal" | "resume" | "unpause" | "recover" | "restart" | "rejoin" | "reset" | "fast")
+}
+
+/// Derives the fault timeline.
+pub(crate) fn find_faults(chunks: &[Chunk], shared: &mut Shared) {
+    shared.faults = timeline(&fault_ops(chunks, shared));
+}
+
+/// Derives the fault timeline, and each operation's fault epoch where the recorder did not write it.
+pub(crate) fn finish_faults(chunks: &mut [Chunk], shared: &mut Shared) -> Result<()> {
+    find_faults(chunks, shared);
+    if shared.meta.epochs_recorded || shared.faults.is_empty() {
+        return Ok(());
+    }
+    let mut labels = Vec::with_capacity(shared.faults.len());
+    for w in &shared.faults {
+        labels.push(intern(&mut shared.names, &w.label)?);
+    }
+    for chunk in chunks {
+        let mut epochs = vec![NO_TEXT; chunk.len()];
+        for (i, epoch) in epochs.iter_mut().enumerate().filter(|&(i, _)| chunk.is_client(i)) {
+            let from = chunk.index.value(i);
+            let to = if chunk.complete_index.nulls().is_none_or(|n| n.is_valid(i)) {
+                chunk.complete_index.value(i)
+            } else {
+                u64::MAX
+            };
+            let after = shared.faults.partition_point(|w| w.start < to);
+            let active = shared.faults[..after].iter().rposition(|w| w.end.is_none_or(|end| end > from));
+            if let Some(w) = active {
+                *epoch = labels[w];
+            }
+        }
+        chunk.fault_epoch = optional(epochs, NO_TEXT);
+    }
+    Ok(())
+}
+
+fn fault_ops(chunks: &[Chunk], shared: &Shared) -> Vec<FaultOp> {
+    let mut ops = Vec::new();
+    for chunk in chunks {
+        let Some(actors) = &chunk.actor else { continue };
+        for (i, actor) in actors.iter().enumerate() {
+            let (Some(actor), true) = (actor, chunk.f.nulls().is_none_or(|n| n.is_valid(i))) else { continue };
+            let valid = |nulls: Option<&NullBuffer>| nulls.is_none_or(|n| n.is_valid(i));
+            let time = |a: &Option<Int64Array>| a.as_ref().filter(|a| valid(a.nulls())).map(|a| a.value(i));
+            let mut value = String::new();
+            let said = chunk.output.get(i);
+            shared.write_value(if said.is_nil() { chunk.input.get(i) } else { said }, &mut value);
+            ops.push(FaultOp {
+                actor: shared.functions.get(u32::from(actor)).into(),
+                f: shared.functions.get(u32::from(chunk.f.value(i))).into(),
+                value,
+                start: chunk.index.value(i),
+                end: valid(chunk.complete_index.nulls()).then(|| chunk.complete_index.value(i)),
+                start_time: time(&chunk.invoke_time),
+                end_time: time(&chunk.complete_time),
+            });
+        }
+    }
+    ops
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What the builder makes of events, well formed or not.
 
+#![allow(clippy::unwrap_used)]
+
 use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
 use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::event::{Cell, Event, EventBatch, EventType, Process};

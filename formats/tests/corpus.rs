@@ -1,6 +1,8 @@
 //! Every real history is read, and read rightly. The corpus stands beside the repository; where it does not, these tests
 //! say so and pass.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 //! Do the JSON and CSV readers hold against real files and hostile ones?
 
+#![allow(clippy::unwrap_used)]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use elench_formats::event::{Cell, EventBatch, EventType, Process};

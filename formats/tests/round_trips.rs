@@ -1,5 +1,7 @@
 //! What is written is read back as the same history, in every format that can be written, whatever its values.
 
+#![allow(clippy::unwrap_used)]
+
 use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
 use elench_formats::event::{Event, EventBatch, EventType, MopNames, Process};
 use elench_formats::history::{History, KeyForm, Order, same_operations};

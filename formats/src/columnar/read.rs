@@ -292,9 +292,9 @@ impl Decoder {
         }
         check::sound(&chunks, &mut shared, options.lenient)?;
         if foreign || !self.columns.contains_key("fault_epoch") {
-            crate::build::finish_faults(&mut chunks, &mut shared)?;
+            crate::faults::finish_faults(&mut chunks, &mut shared)?;
         } else {
-            crate::build::find_faults(&chunks, &mut shared);
+            crate::faults::find_faults(&chunks, &mut shared);
         }
         Ok(crate::History::new(shared, chunks))
     }

@@ -15,6 +15,8 @@ use std::io::{ErrorKind, Read};
 
 /// How much is read at once.
 const BLOCK: usize = 4 << 20;
+/// How much is read at first; it doubles up to [`BLOCK`], so that a small input costs little.
+const FIRST_BLOCK: usize = 64 << 10;
 /// The longest record that is read.
 const MAX_RECORD: usize = 128 << 20;
 /// The most distinct text of one input. Far enough below a pool's 4 GiB that no record can overflow it.
@@ -242,8 +244,9 @@ impl Window {
         if self.end > MAX_RECORD {
             return Err(ReadError::new("an operation is longer than 128 MiB").hint("is a bracket or quote missing?"));
         }
-        if self.bytes.len() < BLOCK.max(2 * self.end) {
-            self.bytes.resize(BLOCK.max(2 * self.end), 0);
+        let room = (2 * self.bytes.len()).clamp(FIRST_BLOCK, BLOCK).max(2 * self.end);
+        if self.bytes.len() < room {
+            self.bytes.resize(room, 0);
         }
         let wanted = if self.end > CHEAP { 2 * self.end } else { self.end + 1 };
         while self.end < wanted && !self.at_end {

@@ -12,21 +12,24 @@
 //! What is malformed is an error that names both operations; with [`BuildOptions::lenient`] it is repaired, and counted
 //! by kind in [`Meta::repairs`](crate::history::Meta::repairs).
 
+mod chunk;
+mod fields;
+mod keys;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use arrow_array::{Array, BooleanArray, Int64Array, UInt16Array, UInt64Array};
-use arrow_buffer::{NullBuffer, OffsetBuffer};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::columns::{
-    ExtraBuilder, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, ValueRef, optional,
-};
+use crate::columns::Scalar;
 use crate::error::{Place, ReadError, Result};
 use crate::event::{Cell, EventBatch, EventType, Mop, NONE, Process, Span, TextId};
-use crate::faults::{FaultOp, timeline};
+use crate::faults::finish_faults;
 use crate::history::{BARE_NIL, CHUNK_ROWS, Chunk, History, KeyForm, Meta, Order, Shared, Status, is_read};
 use crate::text::TextPool;
+
+use chunk::{NO_TXN, OpenChunk, refines};
+use keys::{Completion, Keys};
 
 /// What to do about `[k v]` values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -58,7 +61,7 @@ pub struct BuildOptions {
     pub real_time: bool,
 }
 
-const NO_TEXT: u32 = u32::MAX;
+pub(crate) const NO_TEXT: u32 = u32::MAX;
 const NO_CODE: u16 = u16::MAX;
 const NO_INDEX: u64 = u64::MAX;
 
@@ -90,7 +93,7 @@ pub struct HistoryBuilder {
 #[derive(Debug)]
 enum Slot {
     Open(Box<OpenChunk>),
-    Sealed(Chunk),
+    Sealed(Box<Chunk>),
     /// Handed out by [`HistoryBuilder::take_packed`].
     Taken,
 }
@@ -122,18 +125,6 @@ struct Special {
     bare_nil: TextId,
 }
 
-/// What is known so far about `[k v]` values.
-#[derive(Debug)]
-struct Keys {
-    form: KeyForm,
-    /// Are pairs stored split?
-    split: bool,
-    marked: bool,
-    nil_second: bool,
-    cas_misfit: bool,
-    pairs: u64,
-}
-
 /// From the ids of a batch's pool to those of the history's, filled as ids are met.
 #[derive(Debug)]
 struct Remap {
@@ -142,35 +133,6 @@ struct Remap {
     names: Vec<u32>,
     texts: Vec<u32>,
 }
-
-/// Rows not yet packed.
-#[derive(Debug, Default)]
-struct OpenChunk {
-    open: u32,
-    index: Vec<u64>,
-    complete_index: Vec<u64>,
-    process: Vec<i64>,
-    actor: Vec<u16>,
-    status: Vec<u8>,
-    f: Vec<u16>,
-    invoke_time: Vec<i64>,
-    complete_time: Vec<i64>,
-    key: Vec<Scalar>,
-    input: Vec<Cell>,
-    output: Vec<Cell>,
-    txn: Vec<Span>,
-    error: Vec<u32>,
-    node: Vec<u32>,
-    fault_epoch: Vec<u32>,
-    /// `(row, name, text)` of the completion, and of the invocation.
-    extra: Vec<(u32, TextId, TextId)>,
-    invoke_extra: Vec<(u32, TextId, TextId)>,
-    ints: Vec<i64>,
-    cells: Vec<Cell>,
-    mops: Vec<Mop>,
-}
-
-const NO_TXN: Span = Span { start: u32::MAX, len: 0 };
 
 impl HistoryBuilder {
     /// An empty history.
@@ -561,181 +523,6 @@ impl HistoryBuilder {
         self.fields(e, remap, open.row, extras, false)
     }
 
-    /// The key and value of a client's invocation.
-    fn split(&mut self, e: &At<'_>, remap: &mut Remap) -> Result<(Scalar, Cell)> {
-        if !self.keys.split {
-            return Ok((Scalar::Nil, e.value()));
-        }
-        match pair(e.batch, e.value()) {
-            Some((key, value)) => {
-                let key = self.scalar(e.batch, remap, key)?;
-                self.keys.pairs += 1;
-                self.keys.nil_second |= value == Cell::Nil;
-                self.keys.cas_misfit |=
-                    self.function_is(e.f, "cas") && pair(e.batch, value).is_none() && value != Cell::Nil;
-                Ok((key, value))
-            }
-            None => {
-                if self.options.lift == Lift::Auto && !self.keys.marked {
-                    self.unsplit()?;
-                }
-                Ok((Scalar::Nil, e.value()))
-            }
-        }
-    }
-
-    /// The value of a client's completion, without the key that its invocation has.
-    fn split_completion(&mut self, e: &At<'_>, remap: &mut Remap, open: OpenOp) -> Result<Completion> {
-        let (at, r) = (open.row as usize / CHUNK_ROWS, open.row as usize % CHUNK_ROWS);
-        let chunk = open_chunk(&mut self.chunks, at)?;
-        let key = chunk.key[r];
-        if !self.keys.split || self.keys.form == KeyForm::Field || key == Scalar::Nil || chunk.actor[r] != NO_CODE {
-            return Ok(Completion::Value(e.value()));
-        }
-        match pair(e.batch, e.value()) {
-            Some((k, value)) if self.scalar(e.batch, remap, k)? == key => Ok(Completion::Value(value)),
-            _ if e.value() == Cell::Nil => Ok(Completion::Bare),
-            _ if self.options.lift == Lift::Auto && !self.keys.marked => {
-                self.unsplit()?;
-                Ok(Completion::Value(e.value()))
-            }
-            _ => {
-                self.malformed(e.place, "a completion whose key differs from its invocation's", |this| {
-                    format!("index {} completes index {} ({})", e.index, open.index, this.place(open.place))
-                })?;
-                Ok(Completion::Value(pair(e.batch, e.value()).map_or(e.value(), |(_, v)| v)))
-            }
-        }
-    }
-
-    /// Puts split pairs together again: they were no keys.
-    fn unsplit(&mut self) -> Result<()> {
-        self.keys.split = false;
-        if self.keys.pairs == 0 {
-            return Ok(());
-        }
-        self.keys.pairs = 0;
-        for at in 0..self.chunks.len() {
-            let keys_of = match &mut self.chunks[at] {
-                Slot::Sealed(chunk) => {
-                    unsplit_sealed(chunk, &mut self.shared, self.special.bare_nil)?;
-                    continue;
-                }
-                Slot::Taken => continue,
-                Slot::Open(chunk) => std::mem::take(&mut chunk.key),
-            };
-            let chunk = open_chunk(&mut self.chunks, at)?;
-            chunk.key = vec![Scalar::Nil; keys_of.len()];
-            for (r, key) in keys_of.into_iter().enumerate().filter(|(_, k)| *k != Scalar::Nil) {
-                let key = match key {
-                    Scalar::Int(n) => Cell::Int(n),
-                    Scalar::Text(t) => Cell::Text(t),
-                    Scalar::Nil => Cell::Nil,
-                };
-                chunk.input[r] = chunk.pair(key, chunk.input[r]);
-                if chunk.complete_index[r] != NO_INDEX {
-                    let bare = chunk.output[r] == Cell::Text(self.special.bare_nil);
-                    chunk.output[r] = if bare { Cell::Nil } else { chunk.pair(key, chunk.output[r]) };
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts an event's further fields where they belong.
-    fn fields(
-        &mut self,
-        e: &At<'_>,
-        remap: &mut Remap,
-        row: u64,
-        extras: std::ops::Range<usize>,
-        invocation: bool,
-    ) -> Result<()> {
-        let (at, r) = (row as usize / CHUNK_ROWS, row as usize % CHUNK_ROWS);
-        for extra in &e.batch.extras[extras] {
-            let name = map_id(&mut remap.names, extra.name, &e.batch.texts, &mut self.shared.names)?;
-            if name == self.special.key && self.key_field(e, remap, at, r, extra.value)? {
-                continue;
-            }
-            if name == self.special.node && !invocation {
-                // A node that is a plain string stands in its column alone; any other kind is kept beside, too.
-                if let Some((plain, exact)) = self.plain_string(e.batch, extra.value)? {
-                    open_chunk(&mut self.chunks, at)?.node[r] = plain;
-                    if exact && !self.invoke_nodes {
-                        continue;
-                    }
-                }
-            }
-            let text = self.cell_text(e, remap, extra.value)?;
-            let is_epoch = name == self.special.fault_epoch;
-            if is_epoch && extra.value != Cell::Nil {
-                self.shared.meta.epochs_recorded = true;
-                let plain = match self.plain_string(e.batch, extra.value)? {
-                    Some((plain, _)) => plain,
-                    None => intern(&mut self.shared.names, self.shared.texts.get(text))?,
-                };
-                open_chunk(&mut self.chunks, at)?.fault_epoch[r] = plain;
-                continue;
-            }
-            if name == self.special.node && invocation {
-                self.invoke_nodes = true;
-                let plain = self.plain_string(e.batch, extra.value)?;
-                let chunk = open_chunk(&mut self.chunks, at)?;
-                chunk.node[r] = plain.map_or(NO_TEXT, |(p, _)| p);
-            }
-            let chunk = open_chunk(&mut self.chunks, at)?;
-            if name == self.special.error && !invocation {
-                chunk.error[r] = text;
-            } else if invocation {
-                chunk.invoke_extra.push((r as u32, name, text));
-            } else {
-                chunk.extra.push((r as u32, name, text));
-            }
-        }
-        Ok(())
-    }
-
-    /// A `:key` field becomes the operation's key, if it is the same on both events.
-    fn key_field(&mut self, e: &At<'_>, remap: &mut Remap, at: usize, r: usize, value: Cell) -> Result<bool> {
-        if !matches!(value, Cell::Int(_) | Cell::Text(_)) {
-            return Ok(false);
-        }
-        if self.keys.split {
-            self.unsplit()?;
-        }
-        self.keys.form = KeyForm::Field;
-        let key = self.scalar(e.batch, remap, value)?;
-        let chunk = open_chunk(&mut self.chunks, at)?;
-        let free = chunk.key[r] == Scalar::Nil;
-        if free {
-            chunk.key[r] = key;
-        }
-        Ok(free || chunk.key[r] == key)
-    }
-
-    /// A name's id for a string (exactly so) or keyword (not exactly).
-    fn plain_string(&mut self, batch: &EventBatch, value: Cell) -> Result<Option<(TextId, bool)>> {
-        let Cell::Text(id) = value else { return Ok(None) };
-        let text = batch.texts.get(id);
-        if let Some(keyword) = text.strip_prefix(':') {
-            return Ok(Some((intern(&mut self.shared.names, keyword)?, false)));
-        }
-        let Some(inner) = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')) else { return Ok(None) };
-        if inner.contains(['\\', '"']) {
-            return Ok(None);
-        }
-        Ok(Some((intern(&mut self.shared.names, inner)?, true)))
-    }
-
-    fn cell_text(&mut self, e: &At<'_>, remap: &mut Remap, cell: Cell) -> Result<TextId> {
-        if let Cell::Text(id) = cell {
-            return map_id(&mut remap.texts, id, &e.batch.texts, &mut self.shared.texts);
-        }
-        let mut text = String::new();
-        e.batch.write_edn(cell, &mut text);
-        intern(&mut self.shared.texts, &text)
-    }
-
     fn scalar(&mut self, batch: &EventBatch, remap: &mut Remap, cell: Cell) -> Result<Scalar> {
         Ok(match cell {
             Cell::Int(n) => Scalar::Int(n),
@@ -851,7 +638,7 @@ impl HistoryBuilder {
     fn seal(&mut self, at: usize) -> Result<()> {
         let slot = std::mem::replace(&mut self.chunks[at], Slot::Open(Box::default()));
         self.chunks[at] = match slot {
-            Slot::Open(chunk) => Slot::Sealed(chunk.pack(&mut self.shared)?),
+            Slot::Open(chunk) => Slot::Sealed(Box::new(chunk.pack(&mut self.shared)?)),
             sealed => sealed,
         };
         Ok(())
@@ -866,7 +653,7 @@ impl HistoryBuilder {
             return None;
         }
         let taken = self.chunks[from..from + packed].iter_mut().filter_map(|slot| {
-            if let Slot::Sealed(chunk) = std::mem::replace(slot, Slot::Taken) { Some(chunk) } else { None }
+            if let Slot::Sealed(chunk) = std::mem::replace(slot, Slot::Taken) { Some(*chunk) } else { None }
         });
         let chunks = taken.collect();
         let shared = Shared { meta: self.meta(), ..self.shared.clone() };
@@ -904,7 +691,7 @@ impl HistoryBuilder {
             self.seal(at)?;
         }
         let mut chunks: Vec<Chunk> =
-            self.chunks.drain(..).filter_map(|s| if let Slot::Sealed(c) = s { Some(c) } else { None }).collect();
+            self.chunks.drain(..).filter_map(|s| if let Slot::Sealed(c) = s { Some(*c) } else { None }).collect();
         let by_time = self.indices != Some(true) && !self.times_missing && (self.times_fall || self.options.by_time);
         if by_time {
             chunks = crate::order::by_time(chunks, &mut self.shared, self.options.lenient, &mut self.repairs)?;
@@ -915,23 +702,6 @@ impl HistoryBuilder {
         }
         finish_faults(&mut chunks, &mut self.shared)?;
         Ok(History::new(self.shared, chunks))
-    }
-
-    fn decide_keys(&mut self) -> Result<()> {
-        if !self.keys.split || self.keys.pairs == 0 || self.options.lift == Lift::Never {
-            return Ok(());
-        }
-        let (lifted, reason) = match self.options.lift {
-            Lift::Always => (true, "as asked"),
-            _ if self.keys.marked => (true, "the source marks its values as keyed"),
-            _ if self.keys.cas_misfit => {
-                (false, "every value is a pair, but a cas on one key would need [k [old new]]")
-            }
-            _ if self.keys.nil_second => (true, "every client value is a pair [key value], and reads are [key nil]"),
-            _ => (false, "every client value is a pair, but no [key nil] shows that they are keyed"),
-        };
-        self.shared.meta.key_reason = reason.into();
-        if lifted { Ok(()) } else { self.unsplit() }
     }
 }
 
@@ -951,26 +721,6 @@ impl At<'_> {
     }
 }
 
-enum Completion {
-    Bare,
-    Value(Cell),
-}
-
-/// The two parts of a `[k v]` value whose first part is a scalar.
-fn pair(batch: &EventBatch, cell: Cell) -> Option<(Cell, Cell)> {
-    match cell {
-        Cell::List(span) if span.len == 2 => {
-            let ints = &batch.ints[span.range()];
-            Some((Cell::Int(ints[0]), Cell::Int(ints[1])))
-        }
-        Cell::Seq(span) if span.len == 2 => {
-            let cells = &batch.cells[span.range()];
-            matches!(cells[0], Cell::Int(_) | Cell::Text(_)).then_some((cells[0], cells[1]))
-        }
-        _ => None,
-    }
-}
-
 fn open_chunk(chunks: &mut [Slot], at: usize) -> Result<&mut OpenChunk> {
     match &mut chunks[at] {
         Slot::Open(chunk) => Ok(chunk),
@@ -978,7 +728,7 @@ fn open_chunk(chunks: &mut [Slot], at: usize) -> Result<&mut OpenChunk> {
     }
 }
 
-fn intern(pool: &mut TextPool, text: &str) -> Result<TextId> {
+pub(crate) fn intern(pool: &mut TextPool, text: &str) -> Result<TextId> {
     pool.try_intern(text).ok_or_else(|| {
         ReadError::new("more than 4 GiB of distinct text").hint("split the history, or use integer values")
     })
@@ -990,308 +740,4 @@ fn map_id(table: &mut [u32], id: TextId, from: &TextPool, to: &mut TextPool) -> 
         *slot = intern(to, from.get(id))?;
     }
     Ok(*slot)
-}
-
-/// Does a completion's transaction say what its invocation's said, and what the reads returned?
-fn refines(chunk: &OpenChunk, invoked: Span, completed: Span, is_read: impl Fn(TextId) -> bool) -> bool {
-    let (a, b) = (&chunk.mops[invoked.range()], &chunk.mops[completed.range()]);
-    a.len() == b.len()
-        && a.iter().zip(b).all(|(a, b)| {
-            a.f == b.f
-                && a.key == b.key
-                && if is_read(a.f) {
-                    a.value == Cell::Nil || chunk.same(a.value, b.value)
-                } else {
-                    chunk.same(a.value, b.value)
-                }
-        })
-}
-
-impl OpenChunk {
-    fn push_ints(&mut self, ints: &[i64]) -> Result<Span> {
-        let start = self.ints.len();
-        if start + ints.len() > i32::MAX as usize {
-            return Err(ReadError::new("more than 2^31 list elements within 65,536 operations")
-                .hint("no checker could hold such lists; is this a history?"));
-        }
-        self.ints.extend_from_slice(ints);
-        Ok(Span { start: start as u32, len: ints.len() as u32 })
-    }
-
-    fn pair(&mut self, key: Cell, value: Cell) -> Cell {
-        if let (Cell::Int(k), Cell::Int(v)) = (key, value) {
-            let start = self.ints.len() as u32;
-            self.ints.extend([k, v]);
-            return Cell::List(Span { start, len: 2 });
-        }
-        let start = self.cells.len() as u32;
-        self.cells.extend([key, value]);
-        Cell::Seq(Span { start, len: 2 })
-    }
-
-    fn same(&self, a: Cell, b: Cell) -> bool {
-        match (a, b) {
-            (Cell::List(a), Cell::List(b)) | (Cell::Set(a), Cell::Set(b)) => {
-                self.ints[a.range()] == self.ints[b.range()]
-            }
-            (Cell::Seq(a), Cell::Seq(b)) => {
-                a.len == b.len
-                    && self.cells[a.range()].iter().zip(&self.cells[b.range()]).all(|(&a, &b)| self.same(a, b))
-            }
-            _ => a == b,
-        }
-    }
-
-    fn write_edn(&self, cell: Cell, shared: &Shared, out: &mut String) {
-        match cell {
-            Cell::Nil => out.push_str("nil"),
-            Cell::Int(n) => crate::value::push_int(out, n),
-            Cell::Text(id) => out.push_str(shared.texts.get(id)),
-            Cell::List(span) => crate::event::write_ints(out, "[", &self.ints[span.range()], "]"),
-            Cell::Set(span) => crate::event::write_ints(out, "#{", &self.ints[span.range()], "}"),
-            Cell::Seq(span) => {
-                out.push('[');
-                for (i, &c) in self.cells[span.range()].iter().enumerate() {
-                    if i > 0 {
-                        out.push(' ');
-                    }
-                    self.write_edn(c, shared, out);
-                }
-                out.push(']');
-            }
-            Cell::Txn(span) => {
-                out.push('[');
-                for (i, mop) in self.mops[span.range()].iter().enumerate() {
-                    out.push_str(if i > 0 { " [:" } else { "[:" });
-                    out.push_str(shared.functions.get(mop.f));
-                    out.push(' ');
-                    self.write_edn(mop.key, shared, out);
-                    out.push(' ');
-                    self.write_edn(mop.value, shared, out);
-                    out.push(']');
-                }
-                out.push(']');
-            }
-        }
-    }
-
-    fn scalar(&self, cell: Cell, shared: &mut Shared) -> Result<Scalar> {
-        Ok(match cell {
-            Cell::Nil => Scalar::Nil,
-            Cell::Int(n) => Scalar::Int(n),
-            Cell::Text(t) => Scalar::Text(t),
-            other => {
-                let mut text = String::new();
-                self.write_edn(other, shared, &mut text);
-                Scalar::Text(intern(&mut shared.texts, &text)?)
-            }
-        })
-    }
-
-    fn push_value(&self, cell: Cell, shared: &mut Shared, out: &mut ValueBuilder) -> Result<()> {
-        match cell {
-            Cell::List(span) => {
-                out.list().ints(&self.ints[span.range()]);
-                out.end_list();
-            }
-            Cell::Set(span) => {
-                out.set().ints(&self.ints[span.range()]);
-                out.end_set();
-            }
-            Cell::Seq(span) => {
-                for &c in &self.cells[span.range()] {
-                    let s = self.scalar(c, shared)?;
-                    out.list().item(s);
-                }
-                out.end_list();
-            }
-            other => {
-                let s = self.scalar(other, shared)?;
-                out.scalar(s);
-            }
-        }
-        Ok(())
-    }
-
-    fn values(&self, cells: &[Cell], shared: &mut Shared) -> Result<ValueCol> {
-        let mut out = ValueBuilder::default();
-        for &cell in cells {
-            self.push_value(cell, shared, &mut out)?;
-        }
-        Ok(out.finish())
-    }
-
-    fn txns(&self, shared: &mut Shared) -> Result<Option<TxnCol>> {
-        if self.txn.iter().all(|&t| t == NO_TXN) {
-            return Ok(None);
-        }
-        let (mut offsets, mut f, mut known) = (vec![0i32], Vec::new(), Vec::new());
-        let mut key = ScalarBuilder::default();
-        let mut value = ValueBuilder::default();
-        for (r, span) in self.txn.iter().enumerate() {
-            let ok = self.status[r] == Status::Ok as u8;
-            let mops = if *span == NO_TXN { &[][..] } else { &self.mops[span.range()] };
-            for mop in mops {
-                f.push(mop.f as u16);
-                key.push(self.scalar(mop.key, shared)?);
-                self.push_value(mop.value, shared, &mut value)?;
-                known.push(ok || mop.value != Cell::Nil || !is_read(shared.functions.get(mop.f)));
-            }
-            offsets.push(f.len().min(i32::MAX as usize) as i32);
-        }
-        let nulls = NullBuffer::from_iter(self.txn.iter().map(|&t| t != NO_TXN));
-        Ok(Some(TxnCol {
-            offsets: OffsetBuffer::new(offsets.into()),
-            nulls: (nulls.null_count() > 0).then_some(nulls),
-            f: UInt16Array::from(f),
-            key: key.finish(),
-            value: value.finish(),
-            known: BooleanArray::from(known),
-        }))
-    }
-
-    /// Arrow arrays of these rows.
-    fn pack(self, shared: &mut Shared) -> Result<Chunk> {
-        let rows = self.index.len();
-        let input = self.values(&self.input, shared)?;
-        let output = self.values(&self.output, shared)?;
-        let txn = self.txns(shared)?;
-        let mut key = ScalarBuilder::with_capacity(if self.key.iter().any(|k| *k != Scalar::Nil) { rows } else { 0 });
-        let keyed = self.key.iter().any(|k| *k != Scalar::Nil);
-        let key = if keyed {
-            self.key.iter().for_each(|&k| key.push(k));
-            key.finish()
-        } else {
-            ScalarCol::default()
-        };
-        Ok(Chunk {
-            index: self.index.into(),
-            complete_index: optional::<arrow_array::types::UInt64Type>(self.complete_index, NO_INDEX)
-                .unwrap_or_else(|| UInt64Array::new_null(rows)),
-            process: optional::<arrow_array::types::Int64Type>(self.process, NONE)
-                .unwrap_or_else(|| Int64Array::new_null(rows)),
-            actor: optional(self.actor, NO_CODE),
-            status: self.status.into(),
-            f: optional(self.f, NO_CODE).unwrap_or_else(|| UInt16Array::new_null(rows)),
-            invoke_time: optional(self.invoke_time, NONE),
-            complete_time: optional(self.complete_time, NONE),
-            key,
-            input,
-            output,
-            txn,
-            error: optional(self.error, NO_TEXT),
-            node: optional(self.node, NO_TEXT),
-            fault_epoch: optional(self.fault_epoch, NO_TEXT),
-            extra: pack_extras(self.extra, rows),
-            invoke_extra: pack_extras(self.invoke_extra, rows),
-        })
-    }
-}
-
-fn pack_extras(mut fields: Vec<(u32, TextId, TextId)>, rows: usize) -> Option<crate::columns::ExtraCol> {
-    if fields.is_empty() {
-        return None;
-    }
-    fields.sort_unstable();
-    let mut out = ExtraBuilder::default();
-    let mut next = fields.into_iter().peekable();
-    for row in 0..rows as u32 {
-        while let Some((_, name, value)) = next.next_if(|f| f.0 == row) {
-            out.field(name, value);
-        }
-        out.end();
-    }
-    out.finish()
-}
-
-/// Puts the keys of a packed chunk back into its values.
-fn unsplit_sealed(chunk: &mut Chunk, shared: &mut Shared, bare_nil: TextId) -> Result<()> {
-    let (mut input, mut output) = (ValueBuilder::default(), ValueBuilder::default());
-    for i in 0..chunk.len() {
-        let key = chunk.key.get(i);
-        let completed = chunk.complete_index.nulls().is_none_or(|n| n.is_valid(i));
-        for (col, out, present) in [(&chunk.input, &mut input, true), (&chunk.output, &mut output, completed)] {
-            match col.get(i) {
-                v if key == Scalar::Nil || !present => out.value(v),
-                ValueRef::Text(t) if t == bare_nil => out.scalar(Scalar::Nil),
-                v => {
-                    let second = match v.scalar() {
-                        Some(s) => s,
-                        None => {
-                            let mut text = String::new();
-                            shared.write_value(v, &mut text);
-                            Scalar::Text(intern(&mut shared.texts, &text)?)
-                        }
-                    };
-                    out.list().item(key);
-                    out.list().item(second);
-                    out.end_list();
-                }
-            }
-        }
-    }
-    chunk.key = ScalarCol::default();
-    chunk.input = input.finish();
-    chunk.output = output.finish();
-    Ok(())
-}
-
-/// Derives the fault timeline.
-pub(crate) fn find_faults(chunks: &[Chunk], shared: &mut Shared) {
-    shared.faults = timeline(&fault_ops(chunks, shared));
-}
-
-/// Derives the fault timeline, and each operation's fault epoch where the recorder did not write it.
-pub(crate) fn finish_faults(chunks: &mut [Chunk], shared: &mut Shared) -> Result<()> {
-    find_faults(chunks, shared);
-    if shared.meta.epochs_recorded || shared.faults.is_empty() {
-        return Ok(());
-    }
-    let mut labels = Vec::with_capacity(shared.faults.len());
-    for w in &shared.faults {
-        labels.push(intern(&mut shared.names, &w.label)?);
-    }
-    for chunk in chunks {
-        let mut epochs = vec![NO_TEXT; chunk.len()];
-        for (i, epoch) in epochs.iter_mut().enumerate().filter(|&(i, _)| chunk.is_client(i)) {
-            let from = chunk.index.value(i);
-            let to = if chunk.complete_index.nulls().is_none_or(|n| n.is_valid(i)) {
-                chunk.complete_index.value(i)
-            } else {
-                u64::MAX
-            };
-            let after = shared.faults.partition_point(|w| w.start < to);
-            let active = shared.faults[..after].iter().rposition(|w| w.end.is_none_or(|end| end > from));
-            if let Some(w) = active {
-                *epoch = labels[w];
-            }
-        }
-        chunk.fault_epoch = optional(epochs, NO_TEXT);
-    }
-    Ok(())
-}
-
-fn fault_ops(chunks: &[Chunk], shared: &Shared) -> Vec<FaultOp> {
-    let mut ops = Vec::new();
-    for chunk in chunks {
-        let Some(actors) = &chunk.actor else { continue };
-        for (i, actor) in actors.iter().enumerate() {
-            let (Some(actor), true) = (actor, chunk.f.nulls().is_none_or(|n| n.is_valid(i))) else { continue };
-            let valid = |nulls: Option<&NullBuffer>| nulls.is_none_or(|n| n.is_valid(i));
-            let time = |a: &Option<Int64Array>| a.as_ref().filter(|a| valid(a.nulls())).map(|a| a.value(i));
-            let mut value = String::new();
-            let said = chunk.output.get(i);
-            shared.write_value(if said.is_nil() { chunk.input.get(i) } else { said }, &mut value);
-            ops.push(FaultOp {
-                actor: shared.functions.get(u32::from(actor)).into(),
-                f: shared.functions.get(u32::from(chunk.f.value(i))).into(),
-                value,
-                start: chunk.index.value(i),
-                end: valid(chunk.complete_index.nulls()).then(|| chunk.complete_index.value(i)),
-                start_time: time(&chunk.invoke_time),
-                end_time: time(&chunk.complete_time),
-            });
-        }
-    }
-    ops
 }
