@@ -62,11 +62,18 @@ fn options(args: &GenArgs) -> Result<GenOptions, Stop> {
         mops: (1, args.txn_len),
         writes: args.writes.unwrap_or(usual.writes),
         independent: !workload.is_txn() && keys > 1,
-        nemesis_ns: if args.nemesis { 1_000_000_000 } else { 0 },
+        nemesis_ns: if args.nemesis { nemesis_ns(args) } else { 0 },
         isolation: if args.snapshot { Isolation::Snapshot } else { Isolation::Serial },
         fault,
         ..usual
     })
+}
+
+/// So that the nemesis starts and stops a few times during the run.
+fn nemesis_ns(args: &GenArgs) -> u64 {
+    let rounds = args.ops as f64 / f64::from(args.clients);
+    let run = rounds * args.duration.as_nanos() as f64 * (1.0 + args.think);
+    ((run / 8.0) as u64).max(1)
 }
 
 fn count(batch: &EventBatch) -> u64 {
