@@ -9,8 +9,16 @@ use elench_formats::Format;
 use elench_formats::build::Lift;
 use elench_formats::open::{OpenOptions, open_bytes};
 
+/// Arrow's crates panic on some damaged files; our readers catch that. libFuzzer's hook would end the process before they
+/// can, so it is taken out; a panic that nobody catches still ends it.
+fn let_readers_catch_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| std::panic::set_hook(Box::new(|_| {})));
+}
+
 /// Reads bytes as a format, strictly and leniently. The history, if it is one, must survive EDN.
 pub fn open(format: &str, bytes: &[u8]) {
+    let_readers_catch_panics();
     let format = Format::from_name(format);
     for lenient in [false, true] {
         let options = OpenOptions { format, lenient, threads: 1, lift: Lift::Auto };
@@ -23,6 +31,7 @@ pub fn open(format: &str, bytes: &[u8]) {
 
 /// Reads bytes whose format is found by content.
 pub fn detect(bytes: &[u8]) {
+    let_readers_catch_panics();
     let _ = open_bytes(bytes, &OpenOptions { threads: 1, ..OpenOptions::default() });
 }
 
