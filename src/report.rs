@@ -267,8 +267,8 @@ pub fn document(report: &Report, history: &History) -> Json {
             "fail": report.ops[Status::Fail as usize],
             "info": report.ops[Status::Info as usize] + report.ops[Status::Pending as usize],
         },
-        "keys": { "form": key_form(history.meta().keys), "reason": history.meta().key_reason },
-        "order": order(history.meta().order),
+        "keys": { "form": history.meta().keys.name(), "reason": history.meta().key_reason },
+        "order": history.meta().order.name(),
         "faults": history.faults().len(),
         "checkers": report.findings.iter().map(|f| finding_json(f, history)).collect::<Vec<_>>(),
     });
@@ -294,24 +294,6 @@ pub fn valid_json(valid: Valid) -> Json {
         Valid::Yes => json!(true),
         Valid::No => json!(false),
         Valid::Unknown => json!("unknown"),
-    }
-}
-
-/// The name of a form of keys.
-pub fn key_form(form: KeyForm) -> &'static str {
-    match form {
-        KeyForm::None => "none",
-        KeyForm::Tuple => "tuple",
-        KeyForm::Field => "field",
-    }
-}
-
-/// The name of an order of events.
-pub fn order(order: Order) -> &'static str {
-    match order {
-        Order::Index => "index",
-        Order::Source => "source",
-        Order::Time => "time",
     }
 }
 

@@ -76,6 +76,24 @@ pub enum KeyForm {
     Field,
 }
 
+impl KeyForm {
+    const ALL: [KeyForm; 3] = [KeyForm::None, KeyForm::Tuple, KeyForm::Field];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyForm::None => "none",
+            KeyForm::Tuple => "tuple",
+            KeyForm::Field => "field",
+        }
+    }
+
+    /// From its name.
+    pub fn from_name(name: &str) -> Option<KeyForm> {
+        KeyForm::ALL.into_iter().find(|k| k.name() == name)
+    }
+}
+
 /// What is known of a history as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
@@ -108,6 +126,24 @@ pub enum Order {
     Source,
     /// There were no indices; by time, invocations before completions where times are equal.
     Time,
+}
+
+impl Order {
+    const ALL: [Order; 3] = [Order::Index, Order::Source, Order::Time];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Index => "index",
+            Order::Source => "source",
+            Order::Time => "time",
+        }
+    }
+
+    /// From its name.
+    pub fn from_name(name: &str) -> Option<Order> {
+        Order::ALL.into_iter().find(|o| o.name() == name)
+    }
 }
 
 /// Operations as columns, ordered by invocation.

@@ -11,7 +11,7 @@ use super::args::InfoArgs;
 use super::progress::Reading;
 use super::{Exit, Stop};
 use crate::check::MODELS;
-use crate::report::{counted, key_form, nanoseconds, order, outcomes, span, summary, thousands};
+use crate::report::{counted, nanoseconds, outcomes, span, summary, thousands};
 use crate::weak::{Weakness, weaknesses};
 use crate::workload::{Workload, guess};
 
@@ -100,12 +100,7 @@ impl<'a> Info<'a> {
             form => {
                 line(
                     "keys",
-                    &format!(
-                        "{} ({}) {}",
-                        thousands(history.key_index().len() as u64),
-                        key_form(form),
-                        meta.key_reason
-                    ),
+                    &format!("{} ({}) {}", thousands(history.key_index().len() as u64), form.name(), meta.key_reason),
                 );
             }
         }
@@ -155,11 +150,11 @@ impl<'a> Info<'a> {
             "nodes": self.nodes,
             "nemesis_ops": self.nemesis,
             "keys": {
-                "form": key_form(history.meta().keys),
+                "form": history.meta().keys.name(),
                 "count": history.key_index().len(),
                 "reason": history.meta().key_reason,
             },
-            "order": order(history.meta().order),
+            "order": history.meta().order.name(),
             "real_time": history.meta().real_time,
             "span_ns": span(history),
             "faults": history.faults().iter().map(|w| json!({

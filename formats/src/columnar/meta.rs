@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use jiter::JsonValue;
-
 use crate::error::{ReadError, Result};
 use crate::history::{KeyForm, Meta, Order, Status};
+use crate::json::value::{from_json, to_json};
+use crate::value::Value;
 
 /// Version of the columnar form: files of another one are refused.
 const VERSION: &str = "1";
@@ -22,26 +22,16 @@ pub(super) type Pairs = Vec<(String, String)>;
 
 /// The metadata of a history's file.
 pub(super) fn encode(meta: &Meta, workload: Option<&str>, counts: [u64; 4]) -> Pairs {
-    let keys = match meta.keys {
-        KeyForm::None => "none",
-        KeyForm::Tuple => "tuple",
-        KeyForm::Field => "field",
-    };
-    let order = match meta.order {
-        Order::Index => "index",
-        Order::Source => "source",
-        Order::Time => "time",
-    };
     let counts: Vec<String> =
         Status::ALL.iter().map(|s| format!("\"{}\": {}", s.name(), counts[*s as usize])).collect();
     let mut out: Pairs = [
         ("version", VERSION.to_string()),
         ("format", meta.format.clone()),
         ("time_base", "nanoseconds since the start of the run".into()),
-        ("keys", keys.into()),
+        ("keys", meta.keys.name().into()),
         ("key_reason", meta.key_reason.clone()),
         ("real_time", meta.real_time.to_string()),
-        ("order", order.into()),
+        ("order", meta.order.name().into()),
         ("epochs_recorded", meta.epochs_recorded.to_string()),
         ("repairs", json_strings(&meta.repairs)),
         ("notes", json_strings(&meta.notes)),
@@ -74,20 +64,10 @@ pub(super) fn decode(pairs: &HashMap<String, String>) -> Result<Option<Meta>> {
     };
     Ok(Some(Meta {
         format: get("format").unwrap_or_default().into(),
-        keys: match get("keys") {
-            Some("tuple") => KeyForm::Tuple,
-            Some("field") => KeyForm::Field,
-            Some("none") | None => KeyForm::None,
-            Some(_) => return Err(odd("keys")),
-        },
+        keys: get("keys").map_or(Some(KeyForm::None), KeyForm::from_name).ok_or_else(|| odd("keys"))?,
         key_reason: get("key_reason").unwrap_or_default().into(),
         real_time: flag("real_time")?,
-        order: match get("order") {
-            Some("index") | None => Order::Index,
-            Some("source") => Order::Source,
-            Some("time") => Order::Time,
-            Some(_) => return Err(odd("order")),
-        },
+        order: get("order").map_or(Some(Order::Index), Order::from_name).ok_or_else(|| odd("order"))?,
         epochs_recorded: flag("epochs_recorded")?,
         repairs: strings(get("repairs")).ok_or_else(|| odd("repairs"))?,
         notes: strings(get("notes")).ok_or_else(|| odd("notes"))?,
@@ -110,25 +90,11 @@ pub(super) fn checksum<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> S
 }
 
 fn json_strings(texts: &[String]) -> String {
-    let quoted: Vec<String> = texts.iter().map(|t| json_string(t)).collect();
-    format!("[{}]", quoted.join(", "))
-}
-
-fn json_string(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if (c as u32) < 0x20 => out.push_str(&format!("\\u{:04x}", c as u32)),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
+    to_json(&Value::Vector(texts.iter().map(|t| Value::str(t)).collect()))
 }
 
 fn strings(json: Option<&str>) -> Option<Vec<String>> {
     let Some(json) = json else { return Some(Vec::new()) };
-    let JsonValue::Array(items) = JsonValue::parse(json.as_bytes(), false).ok()? else { return None };
-    items.iter().map(|v| if let JsonValue::Str(s) = v { Some(s.to_string()) } else { None }).collect()
+    let list = from_json(json).ok()?;
+    list.as_vector()?.iter().map(|v| if let Value::Str(s) = v { Some(s.to_string()) } else { None }).collect()
 }

@@ -19,12 +19,11 @@
 //! Cost: two passes over the slice, the first to check that it is whole and to learn what zero means; one transaction is
 //! held at a time. Places are transactions, counted from 1.
 
-use super::json::Json;
+use super::json::{Json, Peek};
 use super::{Access, Emitter, Facts, Initial, Sessions, Sink};
 use crate::error::{Place, ReadError, Result};
 use crate::event::{Cell, EventType};
 use crate::value::Value;
-use jiter::Peek;
 
 /// The fields of a transaction.
 pub(super) const FIELDS: [&str; 6] = ["tid", "sid", "sts", "cts", "ops", "rtts"];
@@ -65,7 +64,7 @@ fn walk(
     reading: &mut Reading<'_>,
     mut then: impl FnMut(&mut Reading<'_>, u64) -> Result<()>,
 ) -> Result<()> {
-    let mut json = Json::new(input);
+    let mut json = Json::new(input)?;
     let mut place = 0;
     json.items(|json| {
         place += 1;

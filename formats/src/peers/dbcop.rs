@@ -25,11 +25,10 @@
 //! held at a time. Places of events are transactions, counted from 1.
 
 use super::bincode1::Cursor;
-use super::json::Json;
+use super::json::{Json, Peek};
 use super::{Access, Emitter, Facts, Initial, Sink, TRANSACTION_ELEMENTS, ZeroWritten, too_large};
 use crate::error::{Place, ReadError, Result};
 use crate::event::{Cell, EventType};
-use jiter::Peek;
 
 /// Reads either form.
 pub fn read(input: &[u8], sink: Sink<'_>) -> Result<Facts> {
@@ -124,7 +123,7 @@ pub fn read_json(input: &[u8], sink: Sink<'_>) -> Result<Facts> {
 }
 
 fn walk_json(input: &[u8], reading: &mut Reading<'_>) -> Result<u64> {
-    let mut json = Json::new(input);
+    let mut json = Json::new(input)?;
     let mut sessions = None;
     json.fields(&["data"], |json, name| {
         if name != "data" {

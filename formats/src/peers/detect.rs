@@ -87,7 +87,7 @@ fn is_time(text: &str) -> bool {
 }
 
 fn is_dbcop_json(head: &[u8]) -> bool {
-    let seen = seen(&mut Json::new(head), &["params", "data", "info", "start", "end"]);
+    let seen = seen(&mut Json::head(head), &["params", "data", "info", "start", "end"]);
     let says = |word: &str| memchr::memmem::find(head, word.as_bytes()).is_some();
     let transactions = seen.contains(&"data") && says("\"events\"") && says("\"committed\"");
     seen.contains(&"params") && seen.len() > 1 || transactions
@@ -96,7 +96,7 @@ fn is_dbcop_json(head: &[u8]) -> bool {
 fn is_chronos(head: &[u8]) -> bool {
     let mut fields = vec![];
     // The text may end anywhere: what was seen until then counts.
-    let _ = Json::new(head).items(|json| {
+    let _ = Json::head(head).items(|json| {
         fields = seen(json, &chronos::FIELDS);
         Err(json.fail("one is enough"))
     });
