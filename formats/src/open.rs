@@ -130,7 +130,7 @@ pub type Progress<'a> = &'a (dyn Fn(u64, Option<u64>) + Sync);
 /// # Errors
 /// One clear message when there is no such history, or it cannot be read, or it is malformed.
 pub fn open(name: &str, options: &OpenOptions, progress: Progress<'_>) -> Result<History> {
-    open_unnamed(name, options, progress).map_err(|e| e.in_file(if name == "-" { "standard input" } else { name }))
+    open_unnamed(name, options, progress).and_then(some_operation).map_err(|e| e.in_file(if name == "-" { "standard input" } else { name }))
 }
 
 /// Opens a history that lies in memory.
@@ -138,7 +138,14 @@ pub fn open(name: &str, options: &OpenOptions, progress: Progress<'_>) -> Result
 /// # Errors
 /// As [`open`].
 pub fn open_bytes(bytes: &[u8], options: &OpenOptions) -> Result<History> {
-    stream(Box::new(bytes), None, options, &|_, _| {})
+    stream(Box::new(bytes), None, options, &|_, _| {}).and_then(some_operation)
+}
+
+fn some_operation(history: History) -> Result<History> {
+    if history.is_empty() {
+        return Err(ReadError::new("it holds no operation").hint("is it the right file?"));
+    }
+    Ok(history)
 }
 
 fn open_unnamed(name: &str, options: &OpenOptions, progress: Progress<'_>) -> Result<History> {
@@ -334,9 +341,6 @@ fn build(
     let note = read(&mut |batch| builder.push(batch))?;
     if let Some(note) = note {
         builder.note(note);
-    }
-    if builder.is_empty() {
-        return Err(ReadError::new("it holds no operation").hint("is it the right file?"));
     }
     builder.finish()
 }

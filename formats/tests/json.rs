@@ -1,5 +1,7 @@
 //! Do the JSON and CSV readers hold against real files and hostile ones?
 
+#![allow(clippy::unwrap_used)]
+
 use elench_formats::event::{Cell, EventBatch, EventType, Process};
 use elench_formats::json::{events, sniff, sniff::Shape};
 use elench_formats::{ReadError, Result, schema};
