@@ -13,7 +13,6 @@ use elench_checkers::linear::registers::{FailedCas, NilReads, Options as Registe
 use elench_checkers::linear::{Evidence, check_keys};
 use elench_checkers::outcome::{Coverage, Outcome, Why};
 use elench_formats::columns::Scalar;
-use elench_formats::history::Status;
 use elench_formats::{History, Value};
 
 use crate::workload::{Workload, guess};
@@ -181,10 +180,12 @@ pub struct Report {
     pub valid: Valid,
     /// Why it is unknown.
     pub why: Option<String>,
-    /// Client operations by outcome, indexed by the code of [`Status`].
+    /// Client operations by outcome, indexed by the code of [`Status`](elench_formats::history::Status).
     pub ops: [u64; 4],
     /// What each checker found.
     pub findings: Vec<Finding>,
+    /// What the run's own results say of it (`:valid?`, as EDN), where they stand beside the history.
+    pub recorded: Option<String>,
 }
 
 impl Finding {
@@ -231,7 +232,7 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
     let picked = pick(options, &workload)?;
     let findings: Vec<Finding> = picked.into_iter().map(|c| run(c, history, &workload, options)).collect();
     let (valid, why) = merge(&findings, &workload, history);
-    Ok(Report { history: name.to_string(), workload, valid, why, ops: history.counts(), findings })
+    Ok(Report { history: name.to_string(), workload, valid, why, ops: history.counts(), findings, recorded: None })
 }
 
 fn known_workload(name: &str) -> Result<&'static str, BadRequest> {
@@ -320,9 +321,4 @@ fn merge(findings: &[Finding], workload: &Workload, history: &History) -> (Valid
         return (Valid::Unknown, Some(format!("PARTIAL-model: no violation in what --lenient left ({repaired})")));
     }
     (Valid::Yes, None)
-}
-
-/// Operations of a history that ended so.
-pub fn count(ops: &[u64; 4], status: Status) -> u64 {
-    ops[status as usize]
 }

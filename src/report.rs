@@ -84,6 +84,14 @@ pub fn human(report: &Report, history: &History, quiet: bool) -> String {
     for finding in &report.findings {
         finding_lines(finding, history, &mut out);
     }
+    if let Some(recorded) = &report.recorded {
+        let agrees = match (report.valid, recorded.as_str()) {
+            (Valid::Yes, "true") | (Valid::No, "false") => "as here",
+            (Valid::Yes, "false") | (Valid::No, "true") => "which differs: other checkers may have judged there",
+            _ => "not comparable",
+        };
+        let _ = writeln!(out, "  results    the run's own results.edn says :valid? {recorded}, {agrees}");
+    }
     out
 }
 
@@ -272,6 +280,9 @@ pub fn document(report: &Report, history: &History) -> Json {
         "faults": history.faults().len(),
         "checkers": report.findings.iter().map(|f| finding_json(f, history)).collect::<Vec<_>>(),
     });
+    if let (Some(recorded), Some(map)) = (&report.recorded, doc.as_object_mut()) {
+        map.insert("results_edn_valid".into(), json!(recorded));
+    }
     if let (Some(why), Some(map)) = (&report.why, doc.as_object_mut()) {
         map.insert("why".into(), json!(why));
     }

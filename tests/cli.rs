@@ -312,7 +312,9 @@ fn a_store_directory_is_a_history() {
     std::fs::create_dir_all(s.path("run")).unwrap();
     std::fs::write(s.path("run/history.edn"), VALID).unwrap();
     std::fs::write(s.path("run/results.edn"), "{:valid? true}").unwrap();
-    assert_eq!(code(&elench(&["check", &s.name("run")])), 0);
+    let output = elench(&["check", &s.name("run")]);
+    assert_eq!(code(&output), 0);
+    assert!(text(&output.stdout).contains("results.edn says :valid? true, as here"), "{}", text(&output.stdout));
 }
 
 #[test]

@@ -130,7 +130,9 @@ pub type Progress<'a> = &'a (dyn Fn(u64, Option<u64>) + Sync);
 /// # Errors
 /// One clear message when there is no such history, or it cannot be read, or it is malformed.
 pub fn open(name: &str, options: &OpenOptions, progress: Progress<'_>) -> Result<History> {
-    open_unnamed(name, options, progress).and_then(some_operation).map_err(|e| e.in_file(if name == "-" { "standard input" } else { name }))
+    open_unnamed(name, options, progress)
+        .and_then(some_operation)
+        .map_err(|e| e.in_file(if name == "-" { "standard input" } else { name }))
 }
 
 /// Opens a history that lies in memory.

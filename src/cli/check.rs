@@ -71,10 +71,11 @@ fn one(name: &str, args: &CheckArgs, options: &CheckOptions) -> Result<Exit, Sto
             return Ok(Exit::Bad);
         }
     };
-    let result = {
+    let mut result = {
         let _bar = Working::new(&format!("checking {name}"));
         check(name, &history, options)?
     };
+    result.recorded = recorded_verdict(name);
     if args.json {
         writeln!(io::stdout(), "{}", report::document(&result, &history))?;
     } else {
@@ -88,6 +89,17 @@ fn one(name: &str, args: &CheckArgs, options: &CheckOptions) -> Result<Exit, Sto
         Valid::No => Exit::Violation,
         Valid::Unknown => Exit::Inconclusive,
     })
+}
+
+/// What the run's own `results.edn` says, where the history is a Jepsen store directory that has one.
+fn recorded_verdict(name: &str) -> Option<String> {
+    let dir = Path::new(name);
+    if !dir.is_dir() {
+        return None;
+    }
+    let results = elench_formats::jepsen::store::locate(dir).ok()?.results_edn?;
+    let results = elench_formats::edn::parse_bytes(&std::fs::read(results).ok()?).ok()?;
+    results.get("valid?").map(|valid| valid.to_edn())
 }
 
 /// Writes `result.json`, `report.txt` and each violation's smallest sub-history below a directory named after the history.
