@@ -345,6 +345,25 @@ impl EventBatch {
 
     /// Appends the canonical EDN text of a cell.
     pub fn write_edn(&self, cell: Cell, out: &mut String) {
+        let EventBatch { ints, cells, mops, texts, .. } = self;
+        Arenas { ints, cells, mops, texts, functions: texts }.write_edn(cell, out);
+    }
+}
+
+/// What cells refer to.
+pub(crate) struct Arenas<'a> {
+    pub(crate) ints: &'a [i64],
+    pub(crate) cells: &'a [Cell],
+    pub(crate) mops: &'a [Mop],
+    /// Of `Text` cells.
+    pub(crate) texts: &'a TextPool,
+    /// Of the functions of micro-operations.
+    pub(crate) functions: &'a TextPool,
+}
+
+impl Arenas<'_> {
+    /// Appends the canonical EDN text of a cell.
+    pub(crate) fn write_edn(&self, cell: Cell, out: &mut String) {
         match cell {
             Cell::Nil => out.push_str("nil"),
             Cell::Int(n) => push_int(out, n),
@@ -365,7 +384,7 @@ impl EventBatch {
                 out.push('[');
                 for (i, mop) in self.mops[span.range()].iter().enumerate() {
                     out.push_str(if i > 0 { " [:" } else { "[:" });
-                    out.push_str(self.texts.get(mop.f));
+                    out.push_str(self.functions.get(mop.f));
                     out.push(' ');
                     self.write_edn(mop.key, out);
                     out.push(' ');

@@ -8,7 +8,7 @@ use crate::columns::{
     ExtraBuilder, ExtraCol, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, optional,
 };
 use crate::error::{ReadError, Result};
-use crate::event::{Cell, Mop, NONE, Span, TextId, write_ints};
+use crate::event::{Arenas, Cell, Mop, NONE, Span, TextId};
 use crate::history::{Chunk, Shared, Status, is_read};
 
 /// Rows not yet packed.
@@ -91,36 +91,8 @@ impl OpenChunk {
     }
 
     pub(super) fn write_edn(&self, cell: Cell, shared: &Shared, out: &mut String) {
-        match cell {
-            Cell::Nil => out.push_str("nil"),
-            Cell::Int(n) => crate::value::push_int(out, n),
-            Cell::Text(id) => out.push_str(shared.texts.get(id)),
-            Cell::List(span) => write_ints(out, "[", &self.ints[span.range()], "]"),
-            Cell::Set(span) => write_ints(out, "#{", &self.ints[span.range()], "}"),
-            Cell::Seq(span) => {
-                out.push('[');
-                for (i, &c) in self.cells[span.range()].iter().enumerate() {
-                    if i > 0 {
-                        out.push(' ');
-                    }
-                    self.write_edn(c, shared, out);
-                }
-                out.push(']');
-            }
-            Cell::Txn(span) => {
-                out.push('[');
-                for (i, mop) in self.mops[span.range()].iter().enumerate() {
-                    out.push_str(if i > 0 { " [:" } else { "[:" });
-                    out.push_str(shared.functions.get(mop.f));
-                    out.push(' ');
-                    self.write_edn(mop.key, shared, out);
-                    out.push(' ');
-                    self.write_edn(mop.value, shared, out);
-                    out.push(']');
-                }
-                out.push(']');
-            }
-        }
+        let OpenChunk { ints, cells, mops, .. } = self;
+        Arenas { ints, cells, mops, texts: &shared.texts, functions: &shared.functions }.write_edn(cell, out);
     }
 
     fn scalar(&self, cell: Cell, shared: &mut Shared) -> Result<Scalar> {

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use super::each_event;
 use crate::event::{write_field_key, write_name};
-use crate::history::{History, KeyForm, OpRef, Order, Side, Status};
+use crate::history::{History, KeyForm, OpRef, Side, Status};
 use crate::value::{push_int, write_str};
 
 /// Writes a history as EDN, an event a line. O(bytes written); memory: the operations open at once.
@@ -14,15 +15,7 @@ use crate::value::{push_int, write_str};
 /// # Errors
 /// When writing fails.
 pub fn write(history: &History, out: &mut dyn Write) -> io::Result<()> {
-    let mut line = String::new();
-    let indexed = history.meta().order != Order::Source;
-    for (op, side) in history.events() {
-        line.clear();
-        event(history, &op, side, indexed, &mut line);
-        line.push('\n');
-        out.write_all(line.as_bytes())?;
-    }
-    Ok(())
+    each_event(history, out, event)
 }
 
 fn event(history: &History, op: &OpRef<'_>, side: Side, indexed: bool, out: &mut String) {

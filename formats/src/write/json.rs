@@ -3,9 +3,10 @@
 
 use std::io::{self, Write};
 
+use super::each_event;
 use crate::Value;
 use crate::columns::{ListRef, Scalar, ValueRef};
-use crate::history::{History, KeyForm, OpRef, Order, Side, Status, is_read};
+use crate::history::{History, KeyForm, OpRef, Side, Status, is_read};
 use crate::json::events::EDN_FIELD;
 use crate::json::value::{write_json, write_json_str as string_json};
 use crate::value::push_int;
@@ -15,15 +16,7 @@ use crate::value::push_int;
 /// # Errors
 /// When writing fails.
 pub fn write(history: &History, out: &mut dyn Write) -> io::Result<()> {
-    let mut line = String::new();
-    let indexed = history.meta().order != Order::Source;
-    for (op, side) in history.events() {
-        line.clear();
-        event(history, &op, side, indexed, &mut line);
-        line.push('\n');
-        out.write_all(line.as_bytes())?;
-    }
-    Ok(())
+    each_event(history, out, event)
 }
 
 fn event(history: &History, op: &OpRef<'_>, side: Side, indexed: bool, out: &mut String) {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::columnar::{self, WholeFile, WriteOptions};
 use crate::error::Result;
-use crate::history::History;
+use crate::history::{History, OpRef, Order, Side};
 
 pub mod edn;
 pub mod json;
@@ -103,5 +103,22 @@ pub fn to_writer(history: &History, target: Target, out: &mut dyn Write) -> Resu
         }
     }
     out.flush()?;
+    Ok(())
+}
+
+/// Writes each event of a history as a line. Indices are written unless the source had none and was kept in its order.
+fn each_event(
+    history: &History,
+    out: &mut dyn Write,
+    event: impl Fn(&History, &OpRef<'_>, Side, bool, &mut String),
+) -> io::Result<()> {
+    let mut line = String::new();
+    let indexed = history.meta().order != Order::Source;
+    for (op, side) in history.events() {
+        line.clear();
+        event(history, &op, side, indexed, &mut line);
+        line.push('\n');
+        out.write_all(line.as_bytes())?;
+    }
     Ok(())
 }
