@@ -1,7 +1,7 @@
 //! What does a check cost, and what makes it dear? Linearizability of one register, by operations, clients, the share of
 //! operations with unknown outcomes, and whether values recur; of many registers; and counting, which reads one column.
 //!
-//! On one thread, by processor time. What cannot be decided within a few seconds and 1 GiB is named and left out: a bench
+//! On one thread, by processor time. What cannot be decided within ten seconds and 1 GiB is named and left out: a bench
 //! that measured its budget would say nothing.
 
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn describe(options: &GenOptions) -> String {
 }
 
 fn budget() -> Budget {
-    Budget::unlimited().threads(1).within(Duration::from_secs(3)).memory(1 << 30)
+    Budget::unlimited().threads(1).within(Duration::from_secs(10)).memory(1 << 30)
 }
 
 fn linear<M: Measurement>(criterion: &mut Criterion<M>, name: &str, options: &GenOptions) {
@@ -64,7 +64,7 @@ fn linear<M: Measurement>(criterion: &mut Criterion<M>, name: &str, options: &Ge
     let Registers { problems, .. } = registers(&history, &Options::default()).expect("it is a register's history");
     let check = || check_keys(&problems, &budget(), &Evidence::default());
     if !check().is_valid() {
-        println!("linear/{name}/{}: not decided within 3 s and 1 GiB, left out", options.ops);
+        println!("linear/{name}/{}: not decided within 10 s and 1 GiB, left out", options.ops);
         return;
     }
     let mut group = criterion.benchmark_group("linear");

@@ -201,6 +201,7 @@ fn plot_workload(rows: &[Row], workload: &str, panel: &DrawingArea<SVGBackend<'_
     let mut chart = ChartBuilder::on(panel)
         .caption(workload, ("sans-serif", 19))
         .margin(15)
+        .margin_right(40)
         .x_label_area_size(50)
         .y_label_area_size(75)
         .build_cartesian_2d(x.log_scale(), y.log_scale())?;
