@@ -75,61 +75,85 @@ fn slice<T: ArrowPrimitiveType>(a: &Option<PrimitiveArray<T>>, at: usize, len: u
 }
 
 /// Gathers a [`ScalarCol`].
+///
+/// While all rows are integers, that is all it holds; what else they are is noted from the first other one on.
 #[derive(Debug, Default)]
 pub struct ScalarBuilder {
     ints: Vec<i64>,
+    /// Empty while all rows are integers; else a tag each row.
     tags: Vec<u8>,
     has_int: bool,
     has_text: bool,
-    has_nil: bool,
 }
+
+const NIL: u8 = 0;
+const INT: u8 = 1;
+const TEXT: u8 = 2;
 
 impl ScalarBuilder {
     /// With room for `n` rows.
     pub fn with_capacity(n: usize) -> Self {
-        ScalarBuilder { ints: Vec::with_capacity(n), tags: Vec::with_capacity(n), ..Default::default() }
+        ScalarBuilder { ints: Vec::with_capacity(n), ..Default::default() }
     }
 
     /// Appends a row.
     #[inline]
     pub fn push(&mut self, s: Scalar) {
         let (v, tag) = match s {
-            Scalar::Nil => (0, 0),
-            Scalar::Int(n) => (n, 1),
-            Scalar::Text(t) => (i64::from(t), 2),
+            Scalar::Nil => (0, NIL),
+            Scalar::Int(n) => (n, INT),
+            Scalar::Text(t) => (i64::from(t), TEXT),
         };
+        if tag != INT && self.tags.is_empty() {
+            self.tags.reserve(self.ints.capacity());
+            self.tags.resize(self.ints.len(), INT);
+        }
         self.ints.push(v);
-        self.tags.push(tag);
-        self.has_nil |= tag == 0;
-        self.has_int |= tag == 1;
-        self.has_text |= tag == 2;
+        if tag != INT || !self.tags.is_empty() {
+            self.tags.push(tag);
+        }
+        self.has_int |= tag == INT;
+        self.has_text |= tag == TEXT;
+    }
+
+    /// Appends rows of integers.
+    pub fn push_ints(&mut self, ints: &[i64]) {
+        self.ints.extend_from_slice(ints);
+        if !self.tags.is_empty() {
+            self.tags.resize(self.ints.len(), INT);
+        }
+        self.has_int |= !ints.is_empty();
     }
 
     /// Rows so far.
     pub fn len(&self) -> usize {
-        self.tags.len()
+        self.ints.len()
     }
 
     /// No row yet?
     pub fn is_empty(&self) -> bool {
-        self.tags.is_empty()
+        self.ints.is_empty()
     }
 
     /// The column.
     pub fn finish(self) -> ScalarCol {
-        let nulls = |tag: u8, all: bool| {
-            if all { None } else { Some(NullBuffer::from_iter(self.tags.iter().map(|&t| t == tag))) }
+        if self.tags.is_empty() {
+            return ScalarCol { ints: self.has_int.then(|| self.ints.into()), texts: None };
+        }
+        let nulls = |tag: u8| {
+            let nulls = NullBuffer::from_iter(self.tags.iter().map(|&t| t == tag));
+            (nulls.null_count() > 0).then_some(nulls)
         };
         let texts = self.has_text.then(|| {
-            let ids: Vec<u32> =
-                self.ints.iter().zip(&self.tags).map(|(&v, &t)| if t == 2 { v as u32 } else { 0 }).collect();
-            UInt32Array::new(ids.into(), nulls(2, !self.has_nil && !self.has_int))
+            let id = |(&v, &t): (&i64, &u8)| if t == TEXT { v as u32 } else { 0 };
+            let ids: Vec<u32> = self.ints.iter().zip(&self.tags).map(id).collect();
+            UInt32Array::new(ids.into(), nulls(TEXT))
         });
         let ints = self.has_int.then(|| {
-            let nulls = nulls(1, !self.has_nil && !self.has_text);
+            let nulls = nulls(INT);
             let mut values = self.ints;
             if self.has_text {
-                values.iter_mut().zip(&self.tags).for_each(|(v, &t)| *v = if t == 1 { *v } else { 0 });
+                values.iter_mut().zip(&self.tags).for_each(|(v, &t)| *v = if t == INT { *v } else { 0 });
             }
             Int64Array::new(values.into(), nulls)
         });
@@ -228,6 +252,18 @@ impl Default for ListBuilder {
 }
 
 impl ListBuilder {
+    /// With room for so many rows and elements.
+    pub fn with_capacity(rows: usize, elements: usize) -> Self {
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        ListBuilder {
+            offsets,
+            valid: Vec::with_capacity(rows),
+            items: ScalarBuilder::with_capacity(elements),
+            any: false,
+        }
+    }
+
     /// Appends an element to the list that [`end`](Self::end) closes.
     #[inline]
     pub fn item(&mut self, s: Scalar) {
@@ -236,9 +272,7 @@ impl ListBuilder {
 
     /// Appends integers to the list that [`end`](Self::end) closes.
     pub fn ints(&mut self, ints: &[i64]) {
-        self.items.ints.extend_from_slice(ints);
-        self.items.tags.resize(self.items.ints.len(), 1);
-        self.items.has_int |= !ints.is_empty();
+        self.items.push_ints(ints);
     }
 
     /// Closes a row that has a list.
@@ -369,6 +403,15 @@ pub struct ValueBuilder {
 }
 
 impl ValueBuilder {
+    /// With room for so many rows, and so many elements of lists.
+    pub fn with_capacity(rows: usize, elements: usize) -> Self {
+        ValueBuilder {
+            scalars: ScalarBuilder::with_capacity(rows),
+            lists: ListBuilder::with_capacity(rows, elements),
+            sets: ListBuilder::default(),
+        }
+    }
+
     /// Appends a scalar.
     #[inline]
     pub fn scalar(&mut self, s: Scalar) {

@@ -11,25 +11,62 @@ use crate::error::{ReadError, Result};
 use crate::event::{Arenas, Cell, Mop, NONE, Span, TextId};
 use crate::history::{Chunk, Shared, Status, is_read};
 
+/// A column that few histories have: nothing is stored until a row has a value.
+#[derive(Debug)]
+pub(super) struct Rare<T> {
+    values: Vec<T>,
+    none: T,
+}
+
+impl<T: Copy + PartialEq> Rare<T> {
+    fn new(none: T) -> Self {
+        Rare { values: Vec::new(), none }
+    }
+
+    pub(super) fn get(&self, r: usize) -> T {
+        self.values.get(r).copied().unwrap_or(self.none)
+    }
+
+    pub(super) fn set(&mut self, r: usize, value: T) {
+        if r >= self.values.len() {
+            if value == self.none {
+                return;
+            }
+            self.values.resize(r + 1, self.none);
+        }
+        self.values[r] = value;
+    }
+
+    /// The values of so many rows, if any row has one.
+    pub(super) fn take(&mut self, rows: usize) -> Option<Vec<T>> {
+        let mut values = std::mem::take(&mut self.values);
+        if values.iter().all(|v| *v == self.none) {
+            return None;
+        }
+        values.resize(rows, self.none);
+        Some(values)
+    }
+}
+
 /// Rows not yet packed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct OpenChunk {
     pub(super) open: u32,
     pub(super) index: Vec<u64>,
     pub(super) complete_index: Vec<u64>,
     pub(super) process: Vec<i64>,
-    pub(super) actor: Vec<u16>,
+    pub(super) actor: Rare<u16>,
     pub(super) status: Vec<u8>,
     pub(super) f: Vec<u16>,
     pub(super) invoke_time: Vec<i64>,
     pub(super) complete_time: Vec<i64>,
-    pub(super) key: Vec<Scalar>,
+    pub(super) key: Rare<Scalar>,
     pub(super) input: Vec<Cell>,
     pub(super) output: Vec<Cell>,
-    pub(super) txn: Vec<Span>,
-    pub(super) error: Vec<u32>,
-    pub(super) node: Vec<u32>,
-    pub(super) fault_epoch: Vec<u32>,
+    pub(super) txn: Rare<Span>,
+    pub(super) error: Rare<u32>,
+    pub(super) node: Rare<u32>,
+    pub(super) fault_epoch: Rare<u32>,
     /// `(row, name, text)` of the completion, and of the invocation.
     pub(super) extra: Vec<(u32, TextId, TextId)>,
     pub(super) invoke_extra: Vec<(u32, TextId, TextId)>,
@@ -39,6 +76,35 @@ pub(super) struct OpenChunk {
 }
 
 pub(super) const NO_TXN: Span = Span { start: u32::MAX, len: 0 };
+
+impl OpenChunk {
+    /// No row yet, and room for so many.
+    pub(super) fn with_capacity(rows: usize) -> Self {
+        OpenChunk {
+            open: 0,
+            index: Vec::with_capacity(rows),
+            complete_index: Vec::with_capacity(rows),
+            process: Vec::with_capacity(rows),
+            actor: Rare::new(NO_CODE),
+            status: Vec::with_capacity(rows),
+            f: Vec::with_capacity(rows),
+            invoke_time: Vec::with_capacity(rows),
+            complete_time: Vec::with_capacity(rows),
+            key: Rare::new(Scalar::Nil),
+            input: Vec::with_capacity(rows),
+            output: Vec::with_capacity(rows),
+            txn: Rare::new(NO_TXN),
+            error: Rare::new(NO_TEXT),
+            node: Rare::new(NO_TEXT),
+            fault_epoch: Rare::new(NO_TEXT),
+            extra: Vec::new(),
+            invoke_extra: Vec::new(),
+            ints: Vec::new(),
+            cells: Vec::new(),
+            mops: Vec::new(),
+        }
+    }
+}
 
 /// Does a completion's transaction say what its invocation's said, and what the reads returned?
 pub(super) fn refines(chunk: &OpenChunk, invoked: Span, completed: Span, is_read: impl Fn(TextId) -> bool) -> bool {
@@ -134,63 +200,71 @@ impl OpenChunk {
     }
 
     fn values(&self, cells: &[Cell], shared: &mut Shared) -> Result<ValueCol> {
-        let mut out = ValueBuilder::default();
+        if cells.iter().all(|c| matches!(c, Cell::Nil | Cell::Int(_) | Cell::Text(_))) {
+            return Ok(ValueCol { scalars: scalars(cells), lists: None, sets: None });
+        }
+        let elements = |c: &Cell| match c {
+            Cell::List(span) | Cell::Seq(span) => span.len as usize,
+            _ => 0,
+        };
+        let mut out = ValueBuilder::with_capacity(cells.len(), cells.iter().map(elements).sum());
         for &cell in cells {
             self.push_value(cell, shared, &mut out)?;
         }
         Ok(out.finish())
     }
 
-    fn txns(&self, shared: &mut Shared) -> Result<Option<TxnCol>> {
-        if self.txn.iter().all(|&t| t == NO_TXN) {
-            return Ok(None);
-        }
-        let (mut offsets, mut f, mut known) = (vec![0i32], Vec::new(), Vec::new());
-        let mut key = ScalarBuilder::default();
-        let mut value = ValueBuilder::default();
-        for (r, span) in self.txn.iter().enumerate() {
+    fn txns(&self, txn: &[Span], shared: &mut Shared) -> Result<TxnCol> {
+        let reads: Vec<bool> = shared.functions.iter().map(is_read).collect();
+        let spans = || txn.iter().enumerate().filter(|(_, t)| **t != NO_TXN);
+        let total = spans().map(|(_, t)| t.len as usize).sum();
+        let (mut offsets, mut f, mut known) =
+            (Vec::with_capacity(txn.len() + 1), Vec::with_capacity(total), Vec::with_capacity(total));
+        let (mut keys, mut values) = (Vec::with_capacity(total), Vec::with_capacity(total));
+        offsets.push(0i32);
+        for (r, span) in txn.iter().enumerate() {
             let ok = self.status[r] == Status::Ok as u8;
             let mops = if *span == NO_TXN { &[][..] } else { &self.mops[span.range()] };
             for mop in mops {
                 f.push(mop.f as u16);
-                key.push(self.scalar(mop.key, shared)?);
-                self.push_value(mop.value, shared, &mut value)?;
-                known.push(ok || mop.value != Cell::Nil || !is_read(shared.functions.get(mop.f)));
+                keys.push(mop.key);
+                values.push(mop.value);
+                known.push(ok || mop.value != Cell::Nil || !reads[mop.f as usize]);
             }
             offsets.push(f.len().min(i32::MAX as usize) as i32);
         }
-        let nulls = NullBuffer::from_iter(self.txn.iter().map(|&t| t != NO_TXN));
-        Ok(Some(TxnCol {
+        let nulls = NullBuffer::from_iter(txn.iter().map(|&t| t != NO_TXN));
+        Ok(TxnCol {
             offsets: OffsetBuffer::new(offsets.into()),
             nulls: (nulls.null_count() > 0).then_some(nulls),
             f: UInt16Array::from(f),
-            key: key.finish(),
-            value: value.finish(),
+            key: scalars(&keys),
+            value: self.values(&values, shared)?,
             known: BooleanArray::from(known),
-        }))
+        })
     }
 
     /// Arrow arrays of these rows.
-    pub(super) fn pack(self, shared: &mut Shared) -> Result<Chunk> {
+    pub(super) fn pack(mut self, shared: &mut Shared) -> Result<Chunk> {
         let rows = self.index.len();
         let input = self.values(&self.input, shared)?;
         let output = self.values(&self.output, shared)?;
-        let txn = self.txns(shared)?;
-        let mut key = ScalarBuilder::with_capacity(if self.key.iter().any(|k| *k != Scalar::Nil) { rows } else { 0 });
-        let keyed = self.key.iter().any(|k| *k != Scalar::Nil);
-        let key = if keyed {
-            self.key.iter().for_each(|&k| key.push(k));
-            key.finish()
-        } else {
-            ScalarCol::default()
+        let txn = match self.txn.take(rows) {
+            Some(spans) => Some(self.txns(&spans, shared)?),
+            None => None,
         };
+        let key = self.key.take(rows).map_or_else(ScalarCol::default, |keys| {
+            let mut out = ScalarBuilder::with_capacity(rows);
+            keys.into_iter().for_each(|k| out.push(k));
+            out.finish()
+        });
         Ok(Chunk {
             index: self.index.into(),
             complete_index: optional::<arrow_array::types::UInt64Type>(self.complete_index, NO_INDEX)
                 .unwrap_or_else(|| UInt64Array::new_null(rows)),
             process: optional::<arrow_array::types::Int64Type>(self.process, NONE)
                 .unwrap_or_else(|| Int64Array::new_null(rows)),
-            actor: optional(self.actor, NO_CODE),
+            actor: self.actor.take(rows).and_then(|v| optional(v, NO_CODE)),
             status: self.status.into(),
             f: optional(self.f, NO_CODE).unwrap_or_else(|| UInt16Array::new_null(rows)),
             invoke_time: optional(self.invoke_time, NONE),
@@ -199,13 +273,30 @@ impl OpenChunk {
             input,
             output,
             txn,
-            error: optional(self.error, NO_TEXT),
-            node: optional(self.node, NO_TEXT),
-            fault_epoch: optional(self.fault_epoch, NO_TEXT),
+            error: self.error.take(rows).and_then(|v| optional(v, NO_TEXT)),
+            node: self.node.take(rows).and_then(|v| optional(v, NO_TEXT)),
+            fault_epoch: self.fault_epoch.take(rows).and_then(|v| optional(v, NO_TEXT)),
             extra: pack_extras(self.extra, rows),
             invoke_extra: pack_extras(self.invoke_extra, rows),
         })
     }
+}
+
+/// Cells of which none is a collection.
+fn scalars(cells: &[Cell]) -> ScalarCol {
+    if cells.iter().all(|c| matches!(c, Cell::Int(_))) {
+        let ints: Vec<i64> = cells.iter().map(|c| if let Cell::Int(n) = c { *n } else { 0 }).collect();
+        return ScalarCol { ints: (!ints.is_empty()).then(|| ints.into()), texts: None };
+    }
+    let mut out = ScalarBuilder::with_capacity(cells.len());
+    for cell in cells {
+        out.push(match *cell {
+            Cell::Int(n) => Scalar::Int(n),
+            Cell::Text(t) => Scalar::Text(t),
+            _ => Scalar::Nil,
+        });
+    }
+    out.finish()
 }
 
 fn pack_extras(mut fields: Vec<(u32, TextId, TextId)>, rows: usize) -> Option<ExtraCol> {

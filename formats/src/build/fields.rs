@@ -25,7 +25,7 @@ impl HistoryBuilder {
             if name == self.special.node && !invocation {
                 // A node that is a plain string stands in its column alone; any other kind is kept beside, too.
                 if let Some((plain, exact)) = self.plain_string(e.batch, extra.value)? {
-                    open_chunk(&mut self.chunks, at)?.node[r] = plain;
+                    open_chunk(&mut self.chunks, at)?.node.set(r, plain);
                     if exact && !self.invoke_nodes {
                         continue;
                     }
@@ -39,18 +39,18 @@ impl HistoryBuilder {
                     Some((plain, _)) => plain,
                     None => intern(&mut self.shared.names, self.shared.texts.get(text))?,
                 };
-                open_chunk(&mut self.chunks, at)?.fault_epoch[r] = plain;
+                open_chunk(&mut self.chunks, at)?.fault_epoch.set(r, plain);
                 continue;
             }
             if name == self.special.node && invocation {
                 self.invoke_nodes = true;
                 let plain = self.plain_string(e.batch, extra.value)?;
                 let chunk = open_chunk(&mut self.chunks, at)?;
-                chunk.node[r] = plain.map_or(NO_TEXT, |(p, _)| p);
+                chunk.node.set(r, plain.map_or(NO_TEXT, |(p, _)| p));
             }
             let chunk = open_chunk(&mut self.chunks, at)?;
             if name == self.special.error && !invocation {
-                chunk.error[r] = text;
+                chunk.error.set(r, text);
             } else if invocation {
                 chunk.invoke_extra.push((r as u32, name, text));
             } else {

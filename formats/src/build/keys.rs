@@ -50,8 +50,8 @@ impl HistoryBuilder {
     pub(super) fn split_completion(&mut self, e: &At<'_>, remap: &mut Remap, open: OpenOp) -> Result<Completion> {
         let (at, r) = (open.row as usize / CHUNK_ROWS, open.row as usize % CHUNK_ROWS);
         let chunk = open_chunk(&mut self.chunks, at)?;
-        let key = chunk.key[r];
-        if !self.keys.split || self.keys.form == KeyForm::Field || key == Scalar::Nil || chunk.actor[r] != NO_CODE {
+        let key = chunk.key.get(r);
+        if !self.keys.split || self.keys.form == KeyForm::Field || key == Scalar::Nil || chunk.actor.get(r) != NO_CODE {
             return Ok(Completion::Value(e.value()));
         }
         match pair(e.batch, e.value()) {
@@ -84,10 +84,9 @@ impl HistoryBuilder {
                     continue;
                 }
                 Slot::Taken => continue,
-                Slot::Open(chunk) => std::mem::take(&mut chunk.key),
+                Slot::Open(chunk) => chunk.key.take(chunk.index.len()).unwrap_or_default(),
             };
             let chunk = open_chunk(&mut self.chunks, at)?;
-            chunk.key = vec![Scalar::Nil; keys_of.len()];
             for (r, key) in keys_of.into_iter().enumerate().filter(|(_, k)| *k != Scalar::Nil) {
                 let key = match key {
                     Scalar::Int(n) => Cell::Int(n),
@@ -122,11 +121,11 @@ impl HistoryBuilder {
         self.keys.form = KeyForm::Field;
         let key = self.scalar(e.batch, remap, value)?;
         let chunk = open_chunk(&mut self.chunks, at)?;
-        let free = chunk.key[r] == Scalar::Nil;
+        let free = chunk.key.get(r) == Scalar::Nil;
         if free {
-            chunk.key[r] = key;
+            chunk.key.set(r, key);
         }
-        Ok(free || chunk.key[r] == key)
+        Ok(free || chunk.key.get(r) == key)
     }
 
     pub(super) fn decide_keys(&mut self) -> Result<()> {

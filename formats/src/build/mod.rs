@@ -79,13 +79,15 @@ pub struct HistoryBuilder {
     last_time: i64,
     times_fall: bool,
     times_missing: bool,
-    clients: HashMap<i64, ProcessState, FixedState>,
+    clients: Clients,
     actors: HashMap<u16, OpenOp, FixedState>,
     anonymous: HashMap<u16, VecDeque<OpenOp>, FixedState>,
     touching: HashMap<i64, VecDeque<(OpenOp, i64)>, FixedState>,
     keys: Keys,
     repairs: BTreeMap<&'static str, (u64, String)>,
     special: Special,
+    /// Is the function of this code a read of a transaction?
+    reads: Vec<bool>,
     /// Has any invocation a node of its own? Then completions' nodes are kept beside, too, to tell them apart.
     invoke_nodes: bool,
 }
@@ -112,6 +114,32 @@ struct ProcessState {
     last_time: i64,
     last_place: u64,
     last_index: i64,
+}
+
+const IDLE: ProcessState = ProcessState { open: None, last_time: i64::MIN, last_place: 0, last_index: -1 };
+
+/// States of client processes: most processes have small numbers, and are found without hashing.
+#[derive(Debug, Default)]
+struct Clients {
+    small: Vec<ProcessState>,
+    others: HashMap<i64, ProcessState, FixedState>,
+}
+
+impl Clients {
+    const SMALL: usize = 1 << 16;
+
+    #[inline]
+    fn of(&mut self, p: i64) -> &mut ProcessState {
+        match usize::try_from(p) {
+            Ok(small) if small < Self::SMALL => {
+                if small >= self.small.len() {
+                    self.small.resize(small + 1, IDLE);
+                }
+                &mut self.small[small]
+            }
+            _ => self.others.entry(p).or_insert(IDLE),
+        }
+    }
 }
 
 /// Names of fields that have columns of their own, in the pool of names.
@@ -160,13 +188,14 @@ impl HistoryBuilder {
             last_time: i64::MIN,
             times_fall: false,
             times_missing: false,
-            clients: HashMap::default(),
+            clients: Clients::default(),
             actors: HashMap::default(),
             anonymous: HashMap::default(),
             touching: HashMap::default(),
             keys: Keys { form: KeyForm::None, split, marked: false, nil_second: false, cas_misfit: false, pairs: 0 },
             repairs: BTreeMap::new(),
             special,
+            reads: Vec::new(),
             invoke_nodes: false,
         }
     }
@@ -297,9 +326,7 @@ impl HistoryBuilder {
     }
 
     fn set_open(&mut self, p: i64, open: Option<OpenOp>) -> Result<()> {
-        if let Some(state) = self.clients.get_mut(&p) {
-            state.open = open;
-        }
+        self.clients.of(p).open = open;
         Ok(())
     }
 
@@ -349,8 +376,7 @@ impl HistoryBuilder {
 
     /// Notes that a process did something, and gives its open operation.
     fn tick(&mut self, e: &At<'_>, p: i64) -> Result<Option<OpenOp>> {
-        let fresh = ProcessState { open: None, last_time: i64::MIN, last_place: 0, last_index: -1 };
-        let state = self.clients.entry(p).or_insert(fresh);
+        let state = self.clients.of(p);
         let before = *state;
         if e.time != NONE {
             *state = ProcessState { last_time: e.time, last_place: e.place, last_index: e.index, ..before };
@@ -408,37 +434,33 @@ impl HistoryBuilder {
         let row = self.rows;
         let at = (row as usize) / CHUNK_ROWS;
         if at == self.chunks.len() {
-            self.chunks.push(Slot::Open(Box::default()));
+            // The first chunk grows, so that a small history costs little.
+            let room = if at == 0 { 0 } else { CHUNK_ROWS };
+            self.chunks.push(Slot::Open(Box::new(OpenChunk::with_capacity(room))));
             self.seal_finished()?;
         }
-        let input = self.import(e, remap, at, value)?;
+        let input = self.import_plain(e, remap, at, value)?;
         let chunk = open_chunk(&mut self.chunks, at)?;
         chunk.open += 1;
         chunk.index.push(e.index as u64);
         chunk.complete_index.push(NO_INDEX);
         chunk.process.push(process.unwrap_or(NONE));
-        chunk.actor.push(actor);
         chunk.status.push(Status::Pending as u8);
         chunk.f.push(e.f);
         chunk.invoke_time.push(e.time);
         chunk.complete_time.push(NONE);
-        chunk.key.push(key);
         chunk.output.push(Cell::Nil);
-        chunk.error.push(NO_TEXT);
-        chunk.node.push(NO_TEXT);
-        chunk.fault_epoch.push(NO_TEXT);
+        let r = row as usize % CHUNK_ROWS;
+        chunk.actor.set(r, actor);
+        chunk.key.set(r, key);
         match input {
             Cell::Txn(span) => {
-                chunk.txn.push(span);
+                chunk.txn.set(r, span);
                 chunk.input.push(Cell::Nil);
             }
-            cell => {
-                chunk.txn.push(NO_TXN);
-                chunk.input.push(cell);
-            }
+            cell => chunk.input.push(cell),
         }
         self.rows += 1;
-        let r = row as usize % CHUNK_ROWS;
         if let Cell::Txn(span) = input
             && !self.is_plain_invocation(at, span)
         {
@@ -473,9 +495,19 @@ impl HistoryBuilder {
             })?;
         }
         let value = self.split_completion(e, remap, open)?;
+        if let Completion::Value(Cell::Txn(span)) = value
+            && self.refine(e, remap, at, r, span)?
+        {
+            let chunk = open_chunk(&mut self.chunks, at)?;
+            chunk.open -= 1;
+            chunk.complete_index[r] = e.index as u64;
+            chunk.complete_time[r] = e.time;
+            chunk.status[r] = status_of(kind) as u8;
+            return self.fields(e, remap, open.row, extras, false);
+        }
         let output = match value {
             Completion::Bare => Cell::Text(self.special.bare_nil),
-            Completion::Value(v) => self.import(e, remap, at, v)?,
+            Completion::Value(v) => self.import_plain(e, remap, at, v)?,
         };
         let bare_nil = self.special.bare_nil;
         let chunk = open_chunk(&mut self.chunks, at)?;
@@ -483,30 +515,26 @@ impl HistoryBuilder {
         chunk.complete_index[r] = e.index as u64;
         chunk.complete_time[r] = e.time;
         let begun_by_invoke = chunk.status[r] == Status::Pending as u8;
-        chunk.status[r] = match kind {
-            EventType::Ok => Status::Ok,
-            EventType::Fail => Status::Fail,
-            EventType::Info | EventType::Invoke => Status::Info,
-        } as u8;
-        let odd_begin = chunk.actor[r] != NO_CODE && begun_by_invoke != (kind != EventType::Info);
+        chunk.status[r] = status_of(kind) as u8;
+        let odd_begin = chunk.actor.get(r) != NO_CODE && begun_by_invoke != (kind != EventType::Info);
         if odd_begin {
             let text = if begun_by_invoke { ":invoke" } else { ":info" };
             let id = intern(&mut self.shared.texts, text)?;
             chunk.invoke_extra.push((r as u32, self.special.kind, id));
         }
-        let invoked = chunk.txn[r];
+        let invoked = chunk.txn.get(r);
         match output {
             Cell::Txn(span) if invoked == NO_TXN => {
                 // The invocation was no transaction: what it was is kept beside.
                 if chunk.input[r] == Cell::Nil {
                     chunk.input[r] = Cell::Text(bare_nil);
                 }
-                chunk.txn[r] = span;
+                chunk.txn.set(r, span);
             }
             Cell::Txn(span) => {
-                let same = refines(chunk, invoked, span, |f| is_read(self.shared.functions.get(f)));
+                let same = refines(chunk, invoked, span, |f| self.reads[f as usize]);
                 if same {
-                    chunk.txn[r] = span;
+                    chunk.txn.set(r, span);
                 } else {
                     let invoked_text =
                         if chunk.input[r] == Cell::Nil { Some(self.render(at, Cell::Txn(invoked))?) } else { None };
@@ -514,7 +542,7 @@ impl HistoryBuilder {
                     if let Some(text) = invoked_text {
                         chunk.input[r] = Cell::Text(text);
                     }
-                    chunk.txn[r] = span;
+                    chunk.txn.set(r, span);
                 }
             }
             Cell::Nil if invoked != NO_TXN => chunk.output[r] = Cell::Text(bare_nil),
@@ -523,12 +551,57 @@ impl HistoryBuilder {
         self.fields(e, remap, open.row, extras, false)
     }
 
+    /// Writes what a client's transaction read into the micro-operations that it was invoked with, if the completion says
+    /// the same but for that; says whether it did. Only plain values are compared here; the rest is for the general way.
+    fn refine(&mut self, e: &At<'_>, remap: &mut Remap, at: usize, r: usize, completed: Span) -> Result<bool> {
+        let batch = e.batch;
+        let chunk = open_chunk(&mut self.chunks, at)?;
+        let invoked = chunk.txn.get(r);
+        if invoked == NO_TXN || invoked.len != completed.len || chunk.actor.get(r) != NO_CODE {
+            return Ok(false);
+        }
+        let completions = &batch.mops[completed.range()];
+        for (i, mop) in completions.iter().enumerate() {
+            let ours = chunk.mops[invoked.range()][i];
+            let same_f = remap.functions[mop.f as usize] == ours.f;
+            let same_value = match mop.value {
+                _ if self.reads.get(ours.f as usize).copied().unwrap_or(false) => {
+                    ours.value == Cell::Nil && matches!(mop.value, Cell::Nil | Cell::Int(_) | Cell::List(_))
+                }
+                value => matches!(value, Cell::Nil | Cell::Int(_)) && value == ours.value,
+            };
+            let same_key = match mop.key {
+                Cell::Text(id) => ours.key == Cell::Text(remap.texts[id as usize]),
+                key => key == ours.key,
+            };
+            if !(same_f && same_key && same_value) {
+                return Ok(false);
+            }
+        }
+        for (i, mop) in completions.iter().enumerate() {
+            chunk.mops[invoked.start as usize + i].value = match mop.value {
+                Cell::List(span) => Cell::List(chunk.push_ints(&batch.ints[span.range()])?),
+                value => value,
+            };
+        }
+        Ok(true)
+    }
+
     fn scalar(&mut self, batch: &EventBatch, remap: &mut Remap, cell: Cell) -> Result<Scalar> {
         Ok(match cell {
             Cell::Int(n) => Scalar::Int(n),
             Cell::Text(id) => Scalar::Text(map_id(&mut remap.texts, id, &batch.texts, &mut self.shared.texts)?),
             _ => Scalar::Nil,
         })
+    }
+
+    /// As [`import`](Self::import), quickly for what refers to nothing.
+    #[inline]
+    fn import_plain(&mut self, e: &At<'_>, remap: &mut Remap, at: usize, cell: Cell) -> Result<Cell> {
+        match cell {
+            Cell::Nil | Cell::Int(_) => Ok(cell),
+            _ => self.import(e, remap, at, cell),
+        }
     }
 
     /// Copies a cell and what it refers to from a batch to a chunk.
@@ -552,10 +625,11 @@ impl HistoryBuilder {
             }
             Cell::Txn(span) => {
                 let start = chunk.mops.len() as u32;
+                chunk.mops.reserve(span.len as usize);
                 for &mop in &batch.mops[span.range()] {
                     let f = u32::from(self.function(remap, &batch.texts, mop.f)?);
-                    let key = self.import(e, remap, at, mop.key)?;
-                    let value = self.import(e, remap, at, mop.value)?;
+                    let key = self.import_plain(e, remap, at, mop.key)?;
+                    let value = self.import_plain(e, remap, at, mop.value)?;
                     open_chunk(&mut self.chunks, at)?.mops.push(Mop { f, key, value });
                 }
                 Cell::Txn(Span { start, len: span.len })
@@ -566,7 +640,7 @@ impl HistoryBuilder {
     /// Is an invocation's transaction what would be written for its micro-operations (no read with a value)?
     fn is_plain_invocation(&self, at: usize, span: Span) -> bool {
         let Slot::Open(chunk) = &self.chunks[at] else { return true };
-        chunk.mops[span.range()].iter().all(|m| m.value == Cell::Nil || !is_read(self.shared.functions.get(m.f)))
+        chunk.mops[span.range()].iter().all(|m| m.value == Cell::Nil || !self.reads[m.f as usize])
     }
 
     /// The id of the EDN text of a chunk's cell.
@@ -579,6 +653,9 @@ impl HistoryBuilder {
 
     fn function(&mut self, remap: &mut Remap, texts: &TextPool, id: TextId) -> Result<u16> {
         let code = map_id(&mut remap.functions, id, texts, &mut self.shared.functions)?;
+        if self.reads.len() < self.shared.functions.len() {
+            self.reads = self.shared.functions.iter().map(is_read).collect();
+        }
         u16::try_from(code).ok().filter(|&c| c != NO_CODE).ok_or_else(|| {
             ReadError::new("more than 65,534 distinct functions").hint("is the :f of the operations what it should be?")
         })
@@ -636,7 +713,7 @@ impl HistoryBuilder {
     }
 
     fn seal(&mut self, at: usize) -> Result<()> {
-        let slot = std::mem::replace(&mut self.chunks[at], Slot::Open(Box::default()));
+        let slot = std::mem::replace(&mut self.chunks[at], Slot::Open(Box::new(OpenChunk::with_capacity(0))));
         self.chunks[at] = match slot {
             Slot::Open(chunk) => Slot::Sealed(Box::new(chunk.pack(&mut self.shared)?)),
             sealed => sealed,
@@ -682,7 +759,7 @@ impl HistoryBuilder {
             self.touching.iter().filter_map(|(&p, q)| q.front().map(|&(next, _)| (p, next))).collect();
         left.sort_unstable_by_key(|(_, next)| next.index);
         for (p, next) in left {
-            if let Some(open) = self.clients.get(&p).and_then(|state| state.open) {
+            if let Some(open) = self.clients.of(p).open {
                 self.double_invoke(p, open, next)?;
             }
         }
@@ -702,6 +779,14 @@ impl HistoryBuilder {
         }
         finish_faults(&mut chunks, &mut self.shared)?;
         Ok(History::new(self.shared, chunks))
+    }
+}
+
+fn status_of(kind: EventType) -> Status {
+    match kind {
+        EventType::Ok => Status::Ok,
+        EventType::Fail => Status::Fail,
+        EventType::Info | EventType::Invoke => Status::Info,
     }
 }
 
