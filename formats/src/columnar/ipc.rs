@@ -92,7 +92,8 @@ fn unwritten(e: impl std::fmt::Display) -> ReadError {
 }
 
 /// Reads a history from an Arrow IPC file, mapped: the history's columns lie in the file for as long as it lives. The
-/// file must not be cut short meanwhile (files that this program writes never are: they are replaced).
+/// file must be neither changed nor cut short meanwhile, as with any mapped file: what was validated would no longer be
+/// so. Files that this program writes never are: they are replaced whole.
 ///
 /// # Errors
 /// When it is torn, damaged, or no history.
@@ -100,10 +101,12 @@ pub fn read_ipc(file: &File, options: &ReadOptions) -> Result<History> {
     if file.metadata()?.len() == 0 {
         return Err(torn("it is empty"));
     }
-    // SAFETY: the map is read only, and outlives every buffer, as `Bytes` owns it. Another process that cuts the file
-    // short ends this one with SIGBUS, and one that writes into it may change values under the reader's eyes: both are
-    // as for any mapped file, and the documentation says so. No reference into it is ever taken to be unchanging text:
-    // texts are copied into the pools, and codes are looked up with bounds checks.
+    // SAFETY: the map is read only and outlives every buffer, as `Bytes` owns it. What no code here can vouch for is that
+    // nobody else writes to the file meanwhile: bytes that change behind shared references are undefined behaviour.
+    // Arrow validates offsets, codes and UTF-8 once, when a batch is read, and relies on them after; written to later,
+    // the file can break that, and cut short it ends this process (SIGBUS). Our own part of it is small: texts are
+    // copied into the pools at once, and ids and list ranges are looked up with bounds checks, so that there a change
+    // means wrong values or a panic. The documentation asks that the file be left alone, and our writer replaces files.
     let map = unsafe { Mmap::map(file)? };
     read_ipc_bytes(Bytes::from_owner(map), options)
 }
@@ -115,7 +118,7 @@ pub fn read_ipc(file: &File, options: &ReadOptions) -> Result<History> {
 pub fn read_ipc_bytes(bytes: Bytes, options: &ReadOptions) -> Result<History> {
     let file = IpcFile::open(bytes)?;
     let meta = meta::decode(&file.schema.metadata)?;
-    let decoder = Decoder::new(&file.schema)?;
+    let decoder = Decoder::new(&file.schema, meta.is_none())?;
     let mut reader = FileDecoder::new(Arc::clone(&file.schema), file.version);
     let mut budget = file.bytes.len() as u64 * RATIO + FREE_BYTES;
     for block in &file.dictionaries {
