@@ -19,6 +19,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use bytes::{Buf, Bytes};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter, ProjectionMask, encode_arrow_schema};
 use parquet::basic::{Compression as Codec, Encoding, Type, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -38,6 +39,8 @@ use super::thrift::Walker;
 use super::write::{Encoder, WholeFile};
 use super::{Compression, ReadOptions, WriteOptions};
 
+/// Name of the schema's root in our files: one that has it, but not our metadata, has lost that.
+const ROOT: &str = "elench";
 /// Rows of a row group.
 const GROUP_ROWS: usize = 1 << 18;
 /// Rows decoded at once: small batches stay below the size from which glibc maps memory anew for each.
@@ -128,7 +131,8 @@ impl ParquetWriter {
         let schema = plan.schema();
         let properties = properties(&schema, options)?;
         let sink = Summed { file: target.file()?, sum: crc32fast::Hasher::new() };
-        let mut writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(properties)).map_err(unwritten)?;
+        let settings = ArrowWriterOptions::new().with_properties(properties).with_schema_root(ROOT.into());
+        let mut writer = ArrowWriter::try_new_with_options(sink, Arc::clone(&schema), settings).map_err(unwritten)?;
         writer.sync()?;
         writer.inner_mut().sum.reset();
         Ok(ParquetWriter {
@@ -386,7 +390,11 @@ impl Opened {
             .flatten()
             .filter_map(|kv| Some((kv.key.clone(), kv.value.clone()?)))
             .collect();
-        if let Some(sum) = pairs.get(META_SUM)
+        let sum = pairs.get(META_SUM);
+        if sum.is_none() && metadata.file_metadata().schema().name() == ROOT {
+            return Err(damaged("it is ours, but its metadata is lost"));
+        }
+        if let Some(sum) = sum
             && meta::checksum(pairs.iter().map(|(k, v)| (k.as_str(), v.as_str()))) != *sum
         {
             return Err(damaged("its metadata does not have the checksum that it was written with"));
