@@ -235,8 +235,11 @@ fn spool(input: &mut dyn Read) -> Result<Mmap> {
 
 #[allow(unsafe_code)]
 fn map(file: &File) -> Result<Mmap> {
-    // SAFETY: the map is only read. A file that another program changes or shortens meanwhile can give wrong bytes or end
-    // this process, as with every mapped file; histories are written once, and readers validate what they see.
+    // SAFETY: the map is only read. What no code here can vouch for is that nobody else writes to the file while it is
+    // mapped: that would change bytes behind shared references, which Rust calls undefined. Cut short, the file ends
+    // this process (SIGBUS). Changed, it breaks what was validated but once: that texts are UTF-8, and that Arrow's
+    // offsets and dictionary codes lie within bounds, which Arrow and we rely on after. Histories are written once and
+    // replaced whole; a file that is still being written should be given through a pipe.
     unsafe { Mmap::map(file) }.map_err(|e| ReadError::new(format!("cannot map: {e}")))
 }
 
@@ -335,7 +338,8 @@ fn build(
     let mut builder = HistoryBuilder::new(BuildOptions {
         lift: options.lift,
         lenient: options.lenient,
-        by_time: matches!(format, Format::Schema | Format::Csv),
+        // Of Parquet files only those of the default schema are built.
+        by_time: matches!(format, Format::Schema | Format::Csv | Format::Parquet),
         format: format.name().into(),
         rows: format.is_mapped(),
         real_time: !matches!(format, Format::Peer(_)),
@@ -371,7 +375,13 @@ fn mapped(format: Format, map: Mmap, options: &OpenOptions) -> Result<History> {
     let columnar = columnar::ReadOptions { threads: options.threads, lenient: options.lenient };
     match format {
         Format::Arrow => columnar::read_ipc_bytes(Bytes::from_owner(map), &columnar),
-        Format::Parquet => columnar::read_parquet_bytes(Bytes::from_owner(map), &columnar),
+        Format::Parquet => {
+            let bytes = Bytes::from_owner(map);
+            if !columnar::is_default_schema_parquet(&bytes)? {
+                return columnar::read_parquet_bytes(bytes, &columnar);
+            }
+            build(format, options, |sink| columnar::read_default_schema_parquet(bytes, sink).map(|()| None))
+        }
         Format::Jepsen => build(format, options, |sink| {
             let torn = crate::jepsen::read(&map, sink)?.torn;
             Ok(torn.map(|t| {

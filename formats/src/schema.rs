@@ -1,6 +1,7 @@
 //! Which events do records of the default operation schema stand for?
 //!
-//! The schema has one record per operation with eleven [`FIELDS`]; it comes as JSON Lines (or one JSON array) and as CSV.
+//! The schema has one record per operation with eleven [`FIELDS`]; it comes as JSON Lines (or one JSON array), as CSV, and
+//! as Parquet ([`columnar::read_default_schema_parquet`](crate::columnar::read_default_schema_parquet)).
 //! Each record becomes an invocation and, unless it is pending, a completion, back to back. Events carry no index: whoever
 //! builds the history orders them by time, invocations before completions where times are equal.
 //!
@@ -108,13 +109,13 @@ pub fn read_csv(input: &mut dyn Read, sink: &mut dyn FnMut(&mut EventBatch) -> R
 }
 
 /// A record, its values shredded already.
-struct Record<'a> {
+pub(crate) struct Record<'a> {
     place: u64,
-    process: Who<'a>,
-    f: Option<TextId>,
-    invoked: Option<i64>,
-    completed: Option<i64>,
-    timed_out: bool,
+    pub(crate) process: Who<'a>,
+    pub(crate) f: Option<TextId>,
+    pub(crate) invoked: Option<i64>,
+    pub(crate) completed: Option<i64>,
+    pub(crate) timed_out: bool,
     op_id: Cell,
     key: Cell,
     input: Cell,
@@ -125,7 +126,8 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    fn at(place: u64) -> Record<'a> {
+    /// One of which only its place is known: from 1.
+    pub(crate) fn at(place: u64) -> Record<'a> {
         Record {
             place,
             process: Who::Unknown,
@@ -144,7 +146,7 @@ impl<'a> Record<'a> {
     }
 
     /// Where a field that is not read in a special way goes.
-    fn cell(&mut self, field: &str) -> Option<&mut Cell> {
+    pub(crate) fn cell(&mut self, field: &str) -> Option<&mut Cell> {
         match field {
             "op_id" => Some(&mut self.op_id),
             "key" => Some(&mut self.key),
@@ -171,7 +173,12 @@ impl<'a> Record<'a> {
     }
 
     /// Pushes its events. Nothing can fail any more but the text pool, which is why the events come last.
-    fn push(&self, others: &[(TextId, Cell)], processes: &mut Processes, batch: &mut EventBatch) -> Parse<()> {
+    pub(crate) fn push(
+        &self,
+        others: &[(TextId, Cell)],
+        processes: &mut Processes,
+        batch: &mut EventBatch,
+    ) -> Parse<()> {
         let (process, alias) = processes.assign(&self.process, batch)?;
         let said = others.iter().find_map(|&(name, cell)| Said::of(name, cell, batch));
         let mut completion = self.completion(said);
@@ -254,7 +261,7 @@ fn push_all(extras: &[(TextId, Cell)], batch: &mut EventBatch) {
 
 /// Gives processes known by name numbers of their own.
 #[derive(Default)]
-struct Processes {
+pub(crate) struct Processes {
     /// Numbers that processes known by number have.
     numbers: HashSet<i64>,
     /// Numbers given out.
@@ -335,7 +342,7 @@ fn json_record<'a>(
 }
 
 /// Of unknown fields with one name the last stays, if it is not null.
-fn keep_others(others: &mut Vec<(TextId, Cell)>) {
+pub(crate) fn keep_others(others: &mut Vec<(TextId, Cell)>) {
     if others.is_empty() {
         return;
     }
@@ -357,7 +364,7 @@ fn json_flag(cur: &mut Cursor<'_>) -> Parse<bool> {
 }
 
 /// The name of an unknown field as an extra.
-fn other_name<'a>(key: &'a Text<'_>) -> Cow<'a, str> {
+pub(crate) fn other_name<'a>(key: &'a Text<'_>) -> Cow<'a, str> {
     if key.as_str() == Some("node") { Cow::Borrowed("\"node\"") } else { extra_name(key) }
 }
 
@@ -428,7 +435,8 @@ fn columns(header: &csv::StringRecord) -> Result<Vec<Column>> {
     Ok(columns)
 }
 
-fn csv_who(text: &str) -> Who<'_> {
+/// The process that a text names.
+pub(crate) fn csv_who(text: &str) -> Who<'_> {
     let number = canonical_int(text).or_else(|| text.strip_suffix(".0").and_then(canonical_int));
     number.map_or(Who::Name(Cow::Borrowed(text)), Who::Number)
 }
@@ -443,7 +451,8 @@ fn csv_integer(text: &str, field: &str) -> Parse<i64> {
     })
 }
 
-fn csv_flag(text: &str) -> Parse<bool> {
+/// What a text says of a timeout.
+pub(crate) fn csv_flag(text: &str) -> Parse<bool> {
     match text {
         "1" => Ok(true),
         "0" => Ok(false),
@@ -453,7 +462,6 @@ fn csv_flag(text: &str) -> Parse<bool> {
     }
 }
 
-/// The value in a CSV cell that is not empty; see the module for the rules.
 /// Does a CSV cell with this text stand for the string that it shows?
 pub(crate) fn is_bare_string(text: &str) -> bool {
     let mut batch = EventBatch::default();
@@ -461,7 +469,8 @@ pub(crate) fn is_bare_string(text: &str) -> bool {
     !text.is_empty() && matches!(cell, Ok(Cell::Text(id)) if batch.texts.get(id) == Value::str(text).to_edn())
 }
 
-fn csv_cell(text: &str, batch: &mut EventBatch, shredder: &mut Shredder) -> Parse<Cell> {
+/// The value in a CSV cell that is not empty; see the module for the rules.
+pub(crate) fn csv_cell(text: &str, batch: &mut EventBatch, shredder: &mut Shredder) -> Parse<Cell> {
     if let Some(n) = canonical_int(text) {
         return Ok(Cell::Int(n));
     }

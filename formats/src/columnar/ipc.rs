@@ -10,16 +10,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{NullArray, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_ipc::{Block, CompressionType, MessageHeader, MetadataVersion};
-use arrow_schema::{ArrowError, Schema};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use bytes::Bytes;
 use memmap2::Mmap;
 
 use crate::History;
+use crate::columns::{ValueCol, boxed};
 use crate::error::{ReadError, Result};
 use crate::history::{CHUNK_ROWS, Chunk};
 
@@ -49,7 +50,16 @@ pub fn write_ipc(path: &Path, history: &History, options: &WriteOptions) -> Resu
     let chunks: Vec<Chunk> = history.chunks().iter().flat_map(cut).collect();
     let encoder = Encoder::new(history, &plan, &chunks)?;
     let metadata = meta::encode(history.meta(), options.workload.as_deref(), history.counts());
-    let schema = Arc::new(plan.schema().as_ref().clone().with_metadata(metadata.into_iter().collect()));
+    let fields = plan
+        .schema()
+        .fields()
+        .iter()
+        .map(|f| match is_void(&chunks, f.name()) {
+            true => Arc::new(f.as_ref().clone().with_data_type(DataType::Null)),
+            false => Arc::clone(f),
+        })
+        .collect::<Vec<_>>();
+    let schema = Arc::new(Schema::new_with_metadata(fields, metadata.into_iter().collect()));
     let target = WholeFile::create(path)?;
     let sink = BufWriter::with_capacity(1 << 20, target.file()?);
     let mut writer = FileWriter::try_new_with_options(sink, &schema, write_options).map_err(unwritten)?;
@@ -57,16 +67,44 @@ pub fn write_ipc(path: &Path, history: &History, options: &WriteOptions) -> Resu
     let mut rows = 0;
     for chunk in &chunks {
         if rows + chunk.len() > CHUNK_ROWS {
-            write_joined(&mut writer, &plan, &mut small)?;
+            write_joined(&mut writer, &schema, &mut small)?;
             rows = 0;
         }
-        small.push(encoder.batch(chunk)?);
+        small.push(without_void(&schema, &encoder.batch(chunk)?)?);
         rows += chunk.len();
     }
-    write_joined(&mut writer, &plan, &mut small)?;
+    write_joined(&mut writer, &schema, &mut small)?;
     writer.finish().map_err(unwritten)?;
     drop(writer);
     target.finish()
+}
+
+/// Is there nothing in a column of any chunk? Such columns are written as nulls, which take no bytes.
+fn is_void(chunks: &[Chunk], column: &str) -> bool {
+    let no_value = |v: &ValueCol| v.scalars.is_void() && v.lists.is_none() && v.sets.is_none();
+    chunks.iter().all(|c| match column {
+        "actor" => c.actor.is_none(),
+        "invoke_time" => c.invoke_time.is_none(),
+        "complete_time" => c.complete_time.is_none(),
+        "key" => c.key.is_void(),
+        "input" => no_value(&c.input),
+        "output" => no_value(&c.output),
+        "txn" => c.txn.is_none(),
+        "error" => c.error.is_none(),
+        "node" => c.node.is_none(),
+        "fault_epoch" => c.fault_epoch.is_none(),
+        "extra" => c.extra.is_none(),
+        _ => false,
+    })
+}
+
+/// A batch with nulls in the columns that are of type null in this schema.
+fn without_void(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| match field.data_type() {
+        DataType::Null => boxed(NullArray::new(batch.num_rows())),
+        _ => Arc::clone(column),
+    });
+    RecordBatch::try_new(Arc::clone(schema), columns.collect()).map_err(unwritten)
 }
 
 /// Parts of up to [`CHUNK_ROWS`] rows.
@@ -74,12 +112,16 @@ fn cut(chunk: &Chunk) -> Vec<Chunk> {
     (0..chunk.len()).step_by(CHUNK_ROWS).map(|at| chunk.slice(at, CHUNK_ROWS.min(chunk.len() - at))).collect()
 }
 
-fn write_joined(writer: &mut FileWriter<BufWriter<File>>, plan: &Plan, batches: &mut Vec<RecordBatch>) -> Result<()> {
+fn write_joined(
+    writer: &mut FileWriter<BufWriter<File>>,
+    schema: &SchemaRef,
+    batches: &mut Vec<RecordBatch>,
+) -> Result<()> {
     match &batches[..] {
         [] => return Ok(()),
         [one] => writer.write(one).map_err(unwritten)?,
         many => {
-            let joined = arrow_select::concat::concat_batches(&plan.schema(), many).map_err(unwritten)?;
+            let joined = arrow_select::concat::concat_batches(schema, many).map_err(unwritten)?;
             writer.write(&joined).map_err(unwritten)?;
         }
     }
@@ -92,7 +134,8 @@ fn unwritten(e: impl std::fmt::Display) -> ReadError {
 }
 
 /// Reads a history from an Arrow IPC file, mapped: the history's columns lie in the file for as long as it lives. The
-/// file must not be cut short meanwhile (files that this program writes never are: they are replaced).
+/// file must be neither changed nor cut short meanwhile, as with any mapped file: what was validated would no longer be
+/// so. Files that this program writes never are: they are replaced whole.
 ///
 /// # Errors
 /// When it is torn, damaged, or no history.
@@ -100,10 +143,12 @@ pub fn read_ipc(file: &File, options: &ReadOptions) -> Result<History> {
     if file.metadata()?.len() == 0 {
         return Err(torn("it is empty"));
     }
-    // SAFETY: the map is read only, and outlives every buffer, as `Bytes` owns it. Another process that cuts the file
-    // short ends this one with SIGBUS, and one that writes into it may change values under the reader's eyes: both are
-    // as for any mapped file, and the documentation says so. No reference into it is ever taken to be unchanging text:
-    // texts are copied into the pools, and codes are looked up with bounds checks.
+    // SAFETY: the map is read only and outlives every buffer, as `Bytes` owns it. What no code here can vouch for is that
+    // nobody else writes to the file meanwhile: bytes that change behind shared references are undefined behaviour.
+    // Arrow validates offsets, codes and UTF-8 once, when a batch is read, and relies on them after; written to later,
+    // the file can break that, and cut short it ends this process (SIGBUS). Our own part of it is small: texts are
+    // copied into the pools at once, and ids and list ranges are looked up with bounds checks, so that there a change
+    // means wrong values or a panic. The documentation asks that the file be left alone, and our writer replaces files.
     let map = unsafe { Mmap::map(file)? };
     read_ipc_bytes(Bytes::from_owner(map), options)
 }
@@ -115,7 +160,7 @@ pub fn read_ipc(file: &File, options: &ReadOptions) -> Result<History> {
 pub fn read_ipc_bytes(bytes: Bytes, options: &ReadOptions) -> Result<History> {
     let file = IpcFile::open(bytes)?;
     let meta = meta::decode(&file.schema.metadata)?;
-    let decoder = Decoder::new(&file.schema)?;
+    let decoder = Decoder::new(&file.schema, meta.is_none())?;
     let mut reader = FileDecoder::new(Arc::clone(&file.schema), file.version);
     let mut budget = file.bytes.len() as u64 * RATIO + FREE_BYTES;
     for block in &file.dictionaries {

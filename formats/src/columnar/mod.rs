@@ -14,6 +14,7 @@ mod ipc;
 mod meta;
 mod parquet;
 mod read;
+mod records;
 mod schema;
 mod thrift;
 mod write;
@@ -25,6 +26,7 @@ use arrow_array::Array;
 
 pub use ipc::{read_ipc, read_ipc_bytes, write_ipc};
 pub use parquet::{ParquetWriter, read_parquet, read_parquet_bytes, write_parquet};
+pub use records::{is_default_schema_parquet, read_default_schema_parquet};
 pub use schema::Plan;
 pub use write::WholeFile;
 

@@ -15,10 +15,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::Array;
+use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use bytes::{Buf, Bytes};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter, ProjectionMask, encode_arrow_schema};
 use parquet::basic::{Compression as Codec, Encoding, Type, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -38,6 +39,8 @@ use super::thrift::Walker;
 use super::write::{Encoder, WholeFile};
 use super::{Compression, ReadOptions, WriteOptions};
 
+/// Name of the schema's root in our files: one that has it, but not our metadata, has lost that.
+const ROOT: &str = "elench";
 /// Rows of a row group.
 const GROUP_ROWS: usize = 1 << 18;
 /// Rows decoded at once: small batches stay below the size from which glibc maps memory anew for each.
@@ -51,7 +54,7 @@ pub(super) const RATIO: u64 = 512;
 const ROW_BYTES: u64 = 27;
 
 /// The columns that a history is made of.
-const COLUMNS: [&str; 21] = [
+pub(super) const COLUMNS: [&str; 21] = [
     "index",
     "complete_index",
     "process",
@@ -128,7 +131,8 @@ impl ParquetWriter {
         let schema = plan.schema();
         let properties = properties(&schema, options)?;
         let sink = Summed { file: target.file()?, sum: crc32fast::Hasher::new() };
-        let mut writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(properties)).map_err(unwritten)?;
+        let settings = ArrowWriterOptions::new().with_properties(properties).with_schema_root(ROOT.into());
+        let mut writer = ArrowWriter::try_new_with_options(sink, Arc::clone(&schema), settings).map_err(unwritten)?;
         writer.sync()?;
         writer.inner_mut().sum.reset();
         Ok(ParquetWriter {
@@ -369,56 +373,97 @@ fn read(source: &Source<'_>, options: &ReadOptions) -> Result<History> {
     pool.map_err(|e| ReadError::new(format!("cannot start threads: {e}")))?.install(|| read_groups(source, options))
 }
 
+/// A file whose metadata is read and was found to be sound.
+struct Opened {
+    arrow: ArrowReaderMetadata,
+    pairs: HashMap<String, String>,
+    sums: Option<Vec<u32>>,
+}
+
+impl Opened {
+    fn of(source: &Source<'_>) -> Result<Opened> {
+        let metadata = Arc::new(footer(source)?);
+        let pairs: HashMap<String, String> = metadata
+            .file_metadata()
+            .key_value_metadata()
+            .into_iter()
+            .flatten()
+            .filter_map(|kv| Some((kv.key.clone(), kv.value.clone()?)))
+            .collect();
+        let sum = pairs.get(META_SUM);
+        if sum.is_none() && metadata.file_metadata().schema().name() == ROOT {
+            return Err(damaged("it is ours, but its metadata is lost"));
+        }
+        if let Some(sum) = sum
+            && meta::checksum(pairs.iter().map(|(k, v)| (k.as_str(), v.as_str()))) != *sum
+        {
+            return Err(damaged("its metadata does not have the checksum that it was written with"));
+        }
+        let sums = match pairs.get(GROUP_SUMS) {
+            Some(sums) => Some(
+                group_sums(sums)
+                    .filter(|s| s.len() == metadata.num_row_groups())
+                    .ok_or_else(|| damaged("its checksums are not those of its row groups"))?,
+            ),
+            None => None,
+        };
+        plausible(&metadata, source.len())?;
+        let load = |options| guarded(|| ArrowReaderMetadata::try_new(Arc::clone(&metadata), options));
+        let mut arrow = load(ArrowReaderOptions::new())?;
+        if arrow.schema().fields().iter().any(|f| has_void_dictionary(f.data_type())) {
+            // pandas writes an empty category so, and the Parquet crate cannot decode it. Parquet's own types will do.
+            arrow = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
+        }
+        Ok(Opened { arrow, pairs, sums })
+    }
+
+    /// The row of the file at which each row group begins.
+    fn first_rows(&self) -> Vec<u64> {
+        let rows = self.arrow.metadata().row_groups().iter().map(|g| g.num_rows() as u64);
+        rows.scan(0, |next, n| Some(std::mem::replace(next, *next + n))).collect()
+    }
+}
+
+/// The types of a file's columns.
+pub(super) fn parquet_schema(bytes: &Bytes) -> Result<Arc<Schema>> {
+    Ok(Arc::clone(Opened::of(&Source::Bytes(bytes.clone()))?.arrow.schema()))
+}
+
+/// All rows of a file in order, batch by batch, with the row at which each begins.
+pub(super) fn for_each_batch(bytes: Bytes, each: &mut dyn FnMut(RecordBatch, u64) -> Result<()>) -> Result<()> {
+    let source = Source::Bytes(bytes);
+    let opened = Opened::of(&source)?;
+    let roots: Vec<usize> = (0..opened.arrow.schema().fields().len()).collect();
+    let reader = GroupReader { source: &source, opened: &opened, roots: &roots };
+    opened.first_rows().into_iter().enumerate().try_for_each(|(i, row)| reader.batches(i, row, each))
+}
+
 fn read_groups(source: &Source<'_>, options: &ReadOptions) -> Result<History> {
-    let metadata = Arc::new(footer(source)?);
-    let pairs: HashMap<String, String> = metadata
-        .file_metadata()
-        .key_value_metadata()
-        .into_iter()
-        .flatten()
-        .filter_map(|kv| Some((kv.key.clone(), kv.value.clone()?)))
-        .collect();
-    let meta = meta::decode(&pairs)?;
-    if let Some(sum) = pairs.get(META_SUM)
-        && meta::checksum(pairs.iter().map(|(k, v)| (k.as_str(), v.as_str()))) != *sum
-    {
-        return Err(damaged("its metadata does not have the checksum that it was written with"));
-    }
-    let sums = match pairs.get(GROUP_SUMS) {
-        Some(sums) => Some(
-            group_sums(sums)
-                .filter(|s| s.len() == metadata.num_row_groups())
-                .ok_or_else(|| damaged("its checksums are not those of its row groups"))?,
-        ),
-        None => None,
-    };
-    plausible(&metadata, source.len())?;
-    let load = |options| guarded(|| ArrowReaderMetadata::try_new(Arc::clone(&metadata), options));
-    let mut arrow = load(ArrowReaderOptions::new())?;
-    if arrow.schema().fields().iter().any(|f| has_void_dictionary(f.data_type())) {
-        // pandas writes an empty category so, and the Parquet crate cannot decode it. Parquet's own types will do.
-        arrow = load(ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
-    }
+    let opened = Opened::of(source)?;
+    let meta = meta::decode(&opened.pairs)?;
     // Of all the file's columns, so that an error can name them.
-    let whole = Decoder::new(arrow.schema())?;
-    let void: Vec<&str> = pairs.get(VOID).map(|v| v.split(',').collect()).unwrap_or_default();
-    let roots: Vec<usize> = (0..arrow.schema().fields().len())
-        .filter(|&i| {
-            let name = arrow.schema().field(i).name().as_str();
-            COLUMNS.contains(&name) && (REQUIRED.contains(&name) || !void.contains(&name))
-        })
+    let schema = opened.arrow.schema();
+    let whole = Decoder::new(schema, meta.is_none())?;
+    let void: Vec<&str> = opened.pairs.get(VOID).map(|v| v.split(',').collect()).unwrap_or_default();
+    let wanted = |name: &str| COLUMNS.contains(&name) && (REQUIRED.contains(&name) || !void.contains(&name));
+    let roots: Vec<usize> = (0..schema.fields().len())
+        .filter(|&i| wanted(schema.field(i).name()) || whole.is_further(schema.field(i)))
         .collect();
-    let schema = arrow.schema().project(&roots).map_err(damaged)?;
-    let decoder = Decoder::new(&schema)?;
-    let mut first_rows = Vec::with_capacity(metadata.num_row_groups());
-    let mut rows = 0u64;
-    for group in metadata.row_groups() {
-        first_rows.push(rows);
-        rows += group.num_rows() as u64;
-    }
-    let reader = GroupReader { source, arrow: &arrow, roots: &roots, decoder: &decoder, sums: sums.as_deref() };
-    let groups: Vec<(Vec<Chunk>, Pools)> =
-        first_rows.par_iter().enumerate().map(|(i, &row)| reader.group(i, row)).collect::<Result<_>>()?;
+    let decoder = Decoder::new(&schema.project(&roots).map_err(damaged)?, meta.is_none())?;
+    let reader = GroupReader { source, opened: &opened, roots: &roots };
+    let groups: Vec<(Vec<Chunk>, Pools)> = opened
+        .first_rows()
+        .par_iter()
+        .enumerate()
+        .map(|(i, &row)| {
+            let (mut pools, mut chunks) = (Pools::default(), Vec::new());
+            reader.batches(i, row, &mut |batch, at| {
+                chunks.push(decoder.chunk(&batch, &mut pools, at)?);
+                Ok(())
+            })?;
+            Ok((chunks, pools))
+        })
+        .collect::<Result<_>>()?;
     let (chunks, pools) = join(groups)?;
     whole.finish(chunks, pools, meta, "parquet", options)
 }
@@ -511,29 +556,27 @@ fn plausible(metadata: &ParquetMetaData, len: u64) -> Result<()> {
 
 struct GroupReader<'a> {
     source: &'a Source<'a>,
-    arrow: &'a ArrowReaderMetadata,
+    opened: &'a Opened,
     roots: &'a [usize],
-    decoder: &'a Decoder,
-    sums: Option<&'a [u32]>,
 }
 
 impl GroupReader<'_> {
-    fn group(&self, i: usize, row: u64) -> Result<(Vec<Chunk>, Pools)> {
-        let group = self.arrow.metadata().row_group(i);
+    /// The batches of a row group whose first row this is.
+    fn batches(&self, i: usize, row: u64, each: &mut dyn FnMut(RecordBatch, u64) -> Result<()>) -> Result<()> {
+        let arrow = &self.opened.arrow;
+        let group = arrow.metadata().row_group(i);
         let range = extent(group)?;
         let bytes = self.source.get(range.clone())?;
-        if self.sums.is_some_and(|sums| sums[i] != crc32fast::hash(&bytes)) {
+        if self.opened.sums.as_ref().is_some_and(|sums| sums[i] != crc32fast::hash(&bytes)) {
             let what = format!("row group {} does not have the checksum that it was written with", i + 1);
             return Err(damaged(what).at(Place::Row(row + 1)));
         }
         let window = Window { bytes, start: range.start };
         pages(group, &window)?;
-        let mut pools = Pools::default();
-        let mut chunks = Vec::new();
         let mut next = row;
-        let mask = ProjectionMask::roots(self.arrow.parquet_schema(), self.roots.iter().copied());
+        let mask = ProjectionMask::roots(arrow.parquet_schema(), self.roots.iter().copied());
         let mut batches = guarded(|| {
-            ParquetRecordBatchReaderBuilder::new_with_metadata(window, self.arrow.clone())
+            ParquetRecordBatchReaderBuilder::new_with_metadata(window, arrow.clone())
                 .with_row_groups(vec![i])
                 .with_batch_size(BATCH_ROWS)
                 .with_projection(mask)
@@ -541,13 +584,14 @@ impl GroupReader<'_> {
         })?;
         while let Some(batch) = guarded(|| Ok(batches.next()))? {
             let batch = batch.map_err(damaged)?;
-            chunks.push(self.decoder.chunk(&batch, &mut pools, next)?);
-            next += batch.num_rows() as u64;
+            let n = batch.num_rows() as u64;
+            each(batch, next)?;
+            next += n;
         }
         if next - row != group.num_rows() as u64 {
             return Err(damaged("a row group has fewer rows than it claims"));
         }
-        Ok((chunks, pools))
+        Ok(())
     }
 }
 

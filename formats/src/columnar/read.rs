@@ -2,7 +2,9 @@
 //!
 //! What already is what a chunk needs is used where it lies: integers, codes of a dictionary whose order is the pool's.
 //! All else is mapped: each dictionary once into the pools, then rows through a table. Files of others may leave out
-//! optional columns, and write integers of any width, strings of any kind, large lists, and columns of nulls.
+//! optional columns, and write integers of any width, strings of any kind, large lists, and columns of nulls. Their
+//! columns that histories do not have become further fields (`extra`) where they are integers, floats, booleans or
+//! strings, as EDN text; others are passed over, and so are the row labels of pandas.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,9 +23,11 @@ use crate::columns::{
 };
 use crate::error::{Place, ReadError, Result};
 use crate::history::{Chunk, KeyForm, Meta, Order, Shared, Status};
+use crate::json::events::field_name_of;
 use crate::text::TextPool;
 use crate::value::Value;
 
+use super::parquet::COLUMNS;
 use super::schema::{SHAPE, TEXT, quote};
 use super::{ReadOptions, check};
 
@@ -60,10 +64,13 @@ pub(super) struct Decoder {
     columns: HashMap<String, usize>,
     fields: Vec<Arc<Field>>,
     has_index: bool,
+    /// Columns of others that become further fields: their names in `extra`, and positions.
+    further: Vec<(String, usize)>,
 }
 
 impl Decoder {
-    pub(super) fn new(schema: &Schema) -> Result<Decoder> {
+    /// For these columns; of a file of others (`foreign`), unknown simple ones become further fields.
+    pub(super) fn new(schema: &Schema, foreign: bool) -> Result<Decoder> {
         let mut columns = HashMap::new();
         for (i, field) in schema.fields().iter().enumerate() {
             if columns.insert(field.name().clone(), i).is_some() {
@@ -81,7 +88,14 @@ impl Decoder {
             .hint("the columnar form needs at least `status` and `f`, a row an operation"));
         }
         let has_index = columns.contains_key("index") && columns.contains_key("complete_index");
-        Ok(Decoder { columns, fields: schema.fields().to_vec(), has_index })
+        let further = schema.fields().iter().enumerate().filter(|(_, f)| foreign && is_simple(f));
+        let further = further.map(|(i, f)| (field_name_of(f.name()).into_owned(), i)).collect();
+        Ok(Decoder { columns, fields: schema.fields().to_vec(), has_index, further })
+    }
+
+    /// Does a column become a further field?
+    pub(super) fn is_further(&self, field: &Field) -> bool {
+        self.columns.get(field.name()).is_some_and(|i| self.further.iter().any(|(_, at)| at == i))
     }
 
     fn column<'a>(&'a self, batch: &'a RecordBatch, name: &str) -> Option<(&'a ArrayRef, &'a Field)> {
@@ -139,7 +153,7 @@ impl Decoder {
             error: self.ids(batch, pools, "error", None)?,
             node: self.ids(batch, pools, "node", Some(Kind::Name))?,
             fault_epoch: self.ids(batch, pools, "fault_epoch", Some(Kind::Name))?,
-            extra: self.extras(batch, pools, "extra")?,
+            extra: self.with_further(batch, pools)?,
             invoke_extra: self.extras(batch, pools, "invoke_extra")?,
         };
         for (name, col, rows) in [("input", &chunk.input, rows), ("output", &chunk.output, rows)] {
@@ -266,6 +280,34 @@ impl Decoder {
         Ok(out.finish())
     }
 
+    /// Further fields, those that are columns of their own included.
+    fn with_further(&self, batch: &RecordBatch, pools: &mut Pools) -> Result<Option<ExtraCol>> {
+        let own = self.extras(batch, pools, "extra")?;
+        let mut columns = Vec::with_capacity(self.further.len());
+        for (name, at) in &self.further {
+            let slot = format!("extra.{}", self.fields[*at].name());
+            columns.push((intern(&mut pools.names, name)?, pools.scalars(&slot, batch.column(*at), Kind::Plain)?));
+        }
+        columns.retain(|(_, c)| !c.is_void());
+        if columns.is_empty() {
+            return Ok(own);
+        }
+        let mut out = ExtraBuilder::default();
+        for i in 0..batch.num_rows() {
+            let before: Vec<(u32, u32)> = own.iter().flat_map(|x| x.get(i)).collect();
+            before.iter().for_each(|&(name, value)| out.field(name, value));
+            for (name, column) in columns.iter().filter(|(n, _)| !before.iter().any(|(b, _)| b == n)) {
+                match column.get(i) {
+                    Scalar::Nil => {}
+                    Scalar::Text(t) => out.field(*name, t),
+                    Scalar::Int(n) => out.field(*name, intern(&mut pools.texts, &n.to_string())?),
+                }
+            }
+            out.end();
+        }
+        Ok(out.finish())
+    }
+
     /// The history of these chunks.
     pub(super) fn finish(
         &self,
@@ -342,16 +384,35 @@ fn kind(field: &Field) -> Kind {
     if field.metadata().get(TEXT).is_some_and(|mode| mode == "edn") { Kind::Edn } else { Kind::Plain }
 }
 
-fn in_column(e: ReadError, name: &str) -> ReadError {
+pub(super) fn in_column(e: ReadError, name: &str) -> ReadError {
     ReadError { what: format!("column `{name}`: {}", e.what), ..e }
 }
 
-fn unsupported(name: &str, found: &DataType) -> ReadError {
+pub(super) fn unsupported(name: &str, found: &DataType) -> ReadError {
     ReadError::new(format!("column `{name}` is of type {found}, which is not understood there"))
 }
 
 fn intern(pool: &mut TextPool, text: &str) -> Result<u32> {
     pool.try_intern(text).ok_or_else(|| ReadError::new("more than 4 GiB of distinct text"))
+}
+
+/// Is a column none that histories have, and of a type that fits `extra`?
+fn is_simple(field: &Field) -> bool {
+    let simple = |t: &DataType| {
+        t.is_integer()
+            || t.is_floating()
+            || matches!(t, DataType::Boolean | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+    };
+    let name = field.name().as_str();
+    // `timeout` is what `status` says.
+    let known = COLUMNS.contains(&name) || name == "timeout" || is_row_label(name);
+    !known
+        && match field.data_type() {
+            DataType::Dictionary(_, values) => {
+                matches!(values.as_ref(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+            }
+            t => simple(t),
+        }
 }
 
 fn is_list(t: &DataType) -> bool {
@@ -381,14 +442,14 @@ fn one_shape(col: &ValueCol, rows: usize) -> std::result::Result<(), usize> {
 }
 
 /// Strings of any kind.
-enum Strings<'a> {
+pub(super) enum Strings<'a> {
     Small(&'a arrow_array::StringArray),
     Large(&'a arrow_array::LargeStringArray),
     View(&'a arrow_array::StringViewArray),
 }
 
 impl<'a> Strings<'a> {
-    fn of(array: &'a ArrayRef) -> Option<Strings<'a>> {
+    pub(super) fn of(array: &'a ArrayRef) -> Option<Strings<'a>> {
         Some(match array.data_type() {
             DataType::Utf8 => Strings::Small(array.as_string()),
             DataType::LargeUtf8 => Strings::Large(array.as_string()),
@@ -405,7 +466,7 @@ impl<'a> Strings<'a> {
         }
     }
 
-    fn get(&self, i: usize) -> Option<&'a str> {
+    pub(super) fn get(&self, i: usize) -> Option<&'a str> {
         match self {
             Strings::Small(a) => a.is_valid(i).then(|| a.value(i)),
             Strings::Large(a) => a.is_valid(i).then(|| a.value(i)),
@@ -454,8 +515,25 @@ fn map_keys<T: Copy>(array: &ArrayRef, table: &[T], none: T) -> Result<Vec<T>> {
     each_integer!(key.as_ref(), map, Ok(Vec::new()))
 }
 
+/// The place in its dictionary of a row that is not null.
+pub(super) fn key_at(array: &ArrayRef, i: usize) -> Option<usize> {
+    let DataType::Dictionary(key, _) = array.data_type() else { return None };
+    macro_rules! at {
+        ($t:ty) => {{
+            let keys = array.as_dictionary::<$t>().keys();
+            keys.is_valid(i).then(|| keys.value(i).as_usize())
+        }};
+    }
+    each_integer!(key.as_ref(), at, None)
+}
+
+/// Is a column what pandas keeps the labels of its rows in? They say nothing of operations.
+pub(super) fn is_row_label(name: &str) -> bool {
+    name.starts_with("__index_level_")
+}
+
 /// A column of integers of any kind as 64-bit ones; `None` when it is all null.
-fn ints(array: &ArrayRef) -> Result<Option<Int64Array>> {
+pub(super) fn ints(array: &ArrayRef) -> Result<Option<Int64Array>> {
     if array.null_count() == array.len() || array.data_type() == &DataType::Null {
         return Ok(None);
     }

@@ -35,6 +35,8 @@ pub(super) enum TextMode {
 pub(super) struct Scalars {
     ints: bool,
     texts: Option<TextMode>,
+    /// Is there a row without anything?
+    nils: bool,
 }
 
 /// What an `input` or `output` holds.
@@ -68,11 +70,11 @@ pub(super) enum Shape {
 
 impl Scalars {
     fn or(self, other: Scalars) -> Scalars {
-        Scalars { ints: self.ints || other.ints, texts: self.texts.max(other.texts) }
+        Scalars { ints: self.ints || other.ints, texts: self.texts.max(other.texts), nils: self.nils || other.nils }
     }
 
     fn is_void(self) -> bool {
-        self == Scalars::default()
+        !self.ints && self.texts.is_none()
     }
 
     /// How texts are written: `None` when the column is integers.
@@ -85,6 +87,13 @@ impl Scalars {
             None => Field::new(name, DataType::Int64, true),
             Some(mode) => text_field(name, DataType::Int32, mode),
         }
+    }
+}
+
+impl Scalars {
+    /// Within lists, what can be null costs a level a value to decode: only what is null somewhere may be.
+    fn inner_field(self, name: &str) -> Field {
+        self.field(name).with_nullable(self.nils)
     }
 }
 
@@ -160,7 +169,7 @@ fn dictionary_field(name: &str, key: DataType) -> Field {
 }
 
 fn list_field(name: &str, items: Scalars) -> Field {
-    Field::new(name, DataType::List(Arc::new(items.field("element"))), true)
+    Field::new(name, DataType::List(Arc::new(items.inner_field("element"))), true)
 }
 
 fn map_field(name: &str) -> Field {
@@ -191,15 +200,16 @@ impl Plan {
     }
 
     fn of_chunk(chunk: &Chunk, plain: &[bool]) -> Plan {
+        let rows = chunk.len();
         let txn = chunk.txn.as_ref().map(|t| {
             let (at, len) = span(&t.offsets);
-            (scalars(&t.key.slice(at, len), plain), values(&t.value.slice(at, len), plain))
+            (scalars(&t.key.slice(at, len), len, plain), values(&t.value.slice(at, len), len, plain))
         });
         let (txn_key, txn) = txn.unwrap_or_default();
         Plan {
-            key: scalars(&chunk.key, plain),
-            input: values(&chunk.input, plain),
-            output: values(&chunk.output, plain),
+            key: scalars(&chunk.key, rows, plain),
+            input: values(&chunk.input, rows, plain),
+            output: values(&chunk.output, rows, plain),
             txn_key,
             txn,
             error: chunk.error.as_ref().and_then(|e| text_mode(e.iter().flatten(), plain)).unwrap_or(TextMode::Plain),
@@ -264,16 +274,20 @@ impl Plan {
 
     /// The fields of a micro-operation.
     pub(super) fn mop_fields(&self) -> Fields {
-        let head = [dictionary_field("f", DataType::Int16).with_nullable(false), self.txn_key.field("key")];
+        let head = [dictionary_field("f", DataType::Int16).with_nullable(false), self.txn_key.inner_field("key")];
         let values = self.txn.txn_columns().into_iter().map(|(_, f)| f);
         let known = Field::new("known", DataType::Boolean, false);
         head.into_iter().chain(values).chain([known]).map(|f| Arc::new(f) as FieldRef).collect()
     }
 }
 
-fn scalars(col: &ScalarCol, plain: &[bool]) -> Scalars {
+fn scalars(col: &ScalarCol, rows: usize, plain: &[bool]) -> Scalars {
+    let valid = |a: &dyn Array| a.len() - a.null_count();
+    let ints = col.ints.as_ref().map_or(0, |a| valid(a));
+    let texts = col.texts.as_ref().map_or(0, |a| valid(a));
     Scalars {
-        ints: col.ints.as_ref().is_some_and(|a| a.null_count() < a.len()),
+        ints: ints > 0,
+        nils: ints + texts < rows,
         texts: col.texts.as_ref().and_then(|a| text_mode(a.iter().flatten(), plain)),
     }
 }
@@ -284,13 +298,13 @@ fn text_mode(mut ids: impl Iterator<Item = u32>, plain: &[bool]) -> Option<TextM
     Some(if is_plain(first) && ids.all(is_plain) { TextMode::Plain } else { TextMode::Edn })
 }
 
-fn values(col: &ValueCol, plain: &[bool]) -> Values {
+fn values(col: &ValueCol, rows: usize, plain: &[bool]) -> Values {
     let used = |l: &&ListCol| l.nulls.as_ref().is_none_or(|n| n.null_count() < n.len()) && l.offsets.len() > 1;
     Values {
-        scalars: scalars(&col.scalars, plain),
+        scalars: scalars(&col.scalars, rows, plain),
         lists: col.lists.as_ref().filter(used).map(|l| {
             let (at, len) = span(&l.offsets);
-            scalars(&l.items.slice(at, len), plain)
+            scalars(&l.items.slice(at, len), len, plain)
         }),
         sets: col.sets.as_ref().filter(used).is_some(),
     }

@@ -501,3 +501,125 @@ fn a_small_file_that_claims_a_great_history_is_refused() {
     let error = back(bytes, true).map(|h| h.len()).unwrap_err().to_string();
     assert!(error.contains("claim to hold"), "{error}");
 }
+
+/// Rows of a Parquet file, as any writer of data frames would write them.
+fn parquet_rows(columns: Vec<(&str, ArrayRef)>) -> Bytes {
+    foreign(columns).pop().unwrap().0.into()
+}
+
+fn build_records(
+    read: impl FnOnce(&mut dyn FnMut(&mut EventBatch) -> crate::Result<()>) -> crate::Result<()>,
+) -> History {
+    let options = BuildOptions { by_time: true, real_time: true, rows: true, ..Default::default() };
+    let mut builder = HistoryBuilder::new(options);
+    read(&mut |batch| builder.push(batch)).unwrap();
+    builder.finish().unwrap()
+}
+
+fn int_lists(rows: &[Option<&[i64]>]) -> ArrayRef {
+    let mut lists = LargeListBuilder::new(Int64Builder::new());
+    for row in rows {
+        row.iter().for_each(|row| lists.values().append_slice(row));
+        lists.append(row.is_some());
+    }
+    Arc::new(lists.finish())
+}
+
+#[test]
+fn records_in_parquet_are_those_of_json_lines() {
+    let jsonl = r#"
+{"op_id":"a","process_id":0,"invoke_ts":10,"complete_ts":20,"op_type":"write","key":7,"input":1,"output":null,"error":null,"timeout_marker":false,"node_seen":"n1","fault_epoch":null,"offset":5,"free":true,"group":{"a":1,"b":["x"]}}
+{"op_id":"b","process_id":1,"invoke_ts":15,"complete_ts":30,"op_type":"read","key":7,"input":null,"output":[1,2],"error":null,"timeout_marker":false,"node_seen":"n2","fault_epoch":"f1","offset":null,"free":false,"group":null}
+{"op_id":"c","process_id":0,"invoke_ts":25,"complete_ts":null,"op_type":"cas","key":8,"input":"x y","output":null,"error":null,"timeout_marker":true,"node_seen":null,"fault_epoch":null,"offset":6,"free":null,"group":{"b":[]}}
+{"op_id":"d","process_id":1,"invoke_ts":40,"complete_ts":50,"op_type":"write","key":8,"input":[3,4],"output":[],"error":"conflict","timeout_marker":null,"node_seen":"n1","fault_epoch":null,"offset":7,"free":null,"group":null}
+{"op_id":"e","process_id":2,"invoke_ts":60,"complete_ts":null,"op_type":"write","key":9,"input":"2","output":null,"error":null,"timeout_marker":false,"node_seen":null,"fault_epoch":null,"offset":8,"free":null,"group":null}
+"#
+    .replace("\"input\":\"2\"", "\"input\":2");
+    let from_json = build_records(|sink| crate::schema::read_jsonl(&mut jsonl.as_bytes(), sink));
+    let nodes: DictionaryArray<Int32Type> = [Some("n1"), Some("n2"), None, Some("n1"), None].into_iter().collect();
+    let lists = list_of_strings(&[Some(&["x"]), None, Some(&[]), None, None]);
+    let group = StructArray::try_new(
+        vec![Field::new("a", DataType::Int16, true), Field::new("b", lists.data_type().clone(), true)].into(),
+        vec![Arc::new(Int16Array::from(vec![Some(1), None, None, None, None])), lists],
+        Some(vec![true, false, true, false, false].into()),
+    );
+    let bytes = parquet_rows(vec![
+        ("op_id", strings(&["a", "b", "c", "d", "e"])),
+        ("process_id", Arc::new(UInt8Array::from(vec![0, 1, 0, 1, 2]))),
+        ("invoke_ts", Arc::new(Int32Array::from(vec![10, 15, 25, 40, 60]))),
+        ("complete_ts", Arc::new(Float64Array::from(vec![Some(20.0), Some(30.0), None, Some(50.0), None]))),
+        ("op_type", Arc::new(StringViewArray::from_iter_values(["write", "read", "cas", "write", "write"]))),
+        ("key", Arc::new(UInt64Array::from(vec![7, 7, 8, 8, 9]))),
+        ("input", Arc::new(StringArray::from(vec![Some("1"), None, Some("x y"), Some("[3,4]"), Some("2")]))),
+        ("output", int_lists(&[None, Some(&[1, 2]), None, Some(&[]), None])),
+        ("error", Arc::new(StringArray::from(vec![None, None, None, Some("conflict"), None]))),
+        ("timeout_marker", Arc::new(BooleanArray::from(vec![Some(false), Some(false), Some(true), None, Some(false)]))),
+        ("node_seen", Arc::new(nodes)),
+        ("fault_epoch", Arc::new(LargeStringArray::from(vec![None, Some("f1"), None, None, None]))),
+        ("offset", Arc::new(Float32Array::from(vec![Some(5.0), None, Some(6.0), Some(7.0), Some(8.0)]))),
+        ("free", Arc::new(BooleanArray::from(vec![Some(true), Some(false), None, None, None]))),
+        ("group", Arc::new(group.unwrap())),
+        ("__index_level_0__", Arc::new(Int64Array::from(vec![0, 1, 2, 3, 4]))),
+    ]);
+    assert!(is_default_schema_parquet(&bytes).unwrap());
+    let from_parquet = build_records(|sink| read_default_schema_parquet(bytes.clone(), sink));
+    crate::history::same_operations(&from_json, &from_parquet).unwrap();
+    assert_eq!(from_parquet.len(), 5);
+    let opened = crate::open::open_bytes(&bytes, &crate::open::OpenOptions::default()).unwrap();
+    crate::history::same_operations(&from_json, &opened).unwrap();
+    assert_eq!(opened.meta().format, "parquet");
+}
+
+fn list_of_strings(rows: &[Option<&[&str]>]) -> ArrayRef {
+    let mut lists = arrow_array::builder::ListBuilder::new(arrow_array::builder::StringBuilder::new());
+    for row in rows {
+        row.iter().for_each(|row| row.iter().for_each(|s| lists.values().append_value(s)));
+        lists.append(row.is_some());
+    }
+    Arc::new(lists.finish())
+}
+
+#[test]
+fn a_record_of_the_wrong_type_is_refused_with_its_row() {
+    let rows = |column: (&'static str, ArrayRef)| {
+        let bytes = parquet_rows(vec![("op_type", strings(&["r", "r"])), ("op_id", strings(&["1", "2"])), column]);
+        read_default_schema_parquet(bytes, &mut |_| Ok(())).unwrap_err().to_string()
+    };
+    let e = rows(("timeout_marker", Arc::new(Int8Array::from(vec![0, 3]))));
+    assert!(e.starts_with("row 2: \"timeout_marker\" is 3"), "{e}");
+    let e = rows(("process_id", Arc::new(Float64Array::from(vec![1.0, 1.5]))));
+    assert!(e.starts_with("row 2: \"process_id\" is 1.5"), "{e}");
+    let e = rows(("input", Arc::new(BinaryArray::from_vec(vec![b"a", b"b"]))));
+    assert!(e.starts_with("row 1: column `input`: it is bytes"), "{e}");
+    let e = rows(("invoke_ts", strings(&["1", "2"])));
+    assert!(e.contains("column `invoke_ts`: type Utf8"), "{e}");
+}
+
+#[test]
+fn simple_unknown_columns_of_others_become_further_fields() {
+    for (bytes, parquet) in foreign(vec![
+        ("f", strings(&["write", "read"])),
+        ("status", strings(&["ok", "ok"])),
+        ("offset", Arc::new(Int32Array::from(vec![Some(5), None]))),
+        ("lag", Arc::new(Float64Array::from(vec![0.5, 2.0]))),
+        ("region", strings(&["eu \"1\"", "us"])),
+        ("retried", Arc::new(BooleanArray::from(vec![Some(true), None]))),
+        ("type", strings(&["a", "b"])),
+        ("nested", int_lists(&[None, Some(&[1])])),
+        ("timeout", Arc::new(BooleanArray::from(vec![false, false]))),
+        ("__index_level_0__", Arc::new(Int64Array::from(vec![0, 1]))),
+    ]) {
+        let read = back(bytes, parquet).unwrap();
+        let of = |row: usize| read.op(row).extras().collect::<Vec<_>>();
+        let first = [
+            ("offset", "5"),
+            ("lag", "0.5"),
+            ("region", "\"eu \\\"1\\\"\""),
+            ("retried", "true"),
+            ("\"type\"", "\"a\""),
+        ];
+        assert_eq!(of(0), first);
+        assert_eq!(of(1), [("lag", "2.0"), ("region", "\"us\""), ("\"type\"", "\"b\"")]);
+        round_trip(&read, "further fields");
+    }
+}
