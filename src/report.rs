@@ -207,8 +207,8 @@ fn linear_lines(name: &str, linear: &Linear, finding: &Finding, history: &Histor
     for violation in linear.outcome.violations() {
         let key = violation_key(history, linear, violation).map_or(String::new(), |k| format!(" on key {k}"));
         let _ = writeln!(out, "  {name:<10} {}{key}", violation.kind);
-        for line in violation.explanation.lines() {
-            let _ = writeln!(out, "             {line}");
+        for sentence in violation.explanation.split_inclusive(". ") {
+            let _ = writeln!(out, "             {}", sentence.trim_end());
         }
         sub_history(history, violation, out);
     }
@@ -266,7 +266,8 @@ pub fn minimal(violation: &Violation) -> &[OpId] {
 pub fn document(report: &Report, history: &History) -> Json {
     let mut doc = json!({
         "history": report.history,
-        "format": history.meta().format,
+        "format": history.meta().container.as_ref().unwrap_or(&history.meta().format),
+        "source_format": history.meta().format,
         "workload": report.workload.name,
         "workload_reason": report.workload.why,
         "valid": valid_json(report.valid),

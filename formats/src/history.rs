@@ -97,8 +97,10 @@ impl KeyForm {
 /// What is known of a history as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// Name of the format it was read from.
+    /// Name of the format that it was recorded in, through whatever conversions it went since.
     pub format: String,
+    /// Name of the columnar format that it was read from just now, if it was one.
+    pub container: Option<String>,
     /// Where keys come from.
     pub keys: KeyForm,
     /// Why keys were lifted or left, in a clause; empty when there was nothing to decide.
@@ -296,6 +298,16 @@ impl Chunk {
 impl History {
     pub(crate) fn new(shared: Shared, chunks: Vec<Chunk>) -> History {
         History::of(Arc::new(shared), chunks)
+    }
+
+    /// Notes the columnar format that it was read from. For a history that nobody shares yet.
+    pub(crate) fn came_in(mut self, container: &str) -> History {
+        if let Some(shared) = Arc::get_mut(&mut self.shared)
+            && shared.meta.format != container
+        {
+            shared.meta.container = Some(container.into());
+        }
+        self
     }
 
     fn of(shared: Arc<Shared>, chunks: Vec<Chunk>) -> History {

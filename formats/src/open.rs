@@ -374,11 +374,11 @@ fn text(format: Format, input: &mut dyn Read, options: &OpenOptions) -> Result<H
 fn mapped(format: Format, map: Mmap, options: &OpenOptions) -> Result<History> {
     let columnar = columnar::ReadOptions { threads: options.threads, lenient: options.lenient };
     match format {
-        Format::Arrow => columnar::read_ipc_bytes(Bytes::from_owner(map), &columnar),
+        Format::Arrow => Ok(columnar::read_ipc_bytes(Bytes::from_owner(map), &columnar)?.came_in(format.name())),
         Format::Parquet => {
             let bytes = Bytes::from_owner(map);
             if !columnar::is_default_schema_parquet(&bytes)? {
-                return columnar::read_parquet_bytes(bytes, &columnar);
+                return Ok(columnar::read_parquet_bytes(bytes, &columnar)?.came_in(format.name()));
             }
             build(format, options, |sink| columnar::read_default_schema_parquet(bytes, sink).map(|()| None))
         }

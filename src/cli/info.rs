@@ -134,7 +134,8 @@ impl<'a> Info<'a> {
         let counts = history.counts();
         json!({
             "history": self.name,
-            "format": history.meta().format,
+            "format": history.meta().container.as_ref().unwrap_or(&history.meta().format),
+            "source_format": history.meta().format,
             "workload": self.workload.name,
             "workload_reason": self.workload.why,
             "ops": {

@@ -137,5 +137,6 @@ pub(super) fn small_history<M: Model>(problem: &Problem<M>, stuck: &Stuck) -> St
         more => format!(" and {more} more"),
     };
     let (n, rechecks) = (stuck.minimal.len(), stuck.rechecks);
-    format!(" {n} operations suffice, found in {rechecks} re-checks: {}{more}.", listed.join(", "))
+    let suffice = if n == 1 { "operation suffices" } else { "operations suffice" };
+    format!(" {n} {suffice}, found in {rechecks} re-checks: {}{more}.", listed.join(", "))
 }

@@ -64,6 +64,7 @@ pub(super) fn decode(pairs: &HashMap<String, String>) -> Result<Option<Meta>> {
     };
     Ok(Some(Meta {
         format: get("format").unwrap_or_default().into(),
+        container: None,
         keys: get("keys").map_or(Some(KeyForm::None), KeyForm::from_name).ok_or_else(|| odd("keys"))?,
         key_reason: get("key_reason").unwrap_or_default().into(),
         real_time: flag("real_time")?,
