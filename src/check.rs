@@ -285,12 +285,20 @@ fn linear(history: &History, workload: &Workload, options: &CheckOptions) -> Res
             history.meta().format
         ));
     }
+    if let Some(doubt) = history.meta().doubts.first() {
+        return Err(doubt.clone());
+    }
     let name = options.model.as_deref().unwrap_or(workload.name);
     let model =
         MODELS.iter().find(|m| m.name == name).ok_or("no model fits these operations: name one with --model")?.name;
     let by_format = if history.meta().format == "process-log" { FailedCas::Observed } else { FailedCas::DidNotHappen };
     let failed_cas = options.failed_cas.unwrap_or(by_format);
-    let reading = RegisterOptions { initial: options.initial.clone(), failed_cas, nil_reads: options.nil_reads };
+    let reading = RegisterOptions {
+        initial: options.initial.clone(),
+        failed_cas,
+        nil_reads: options.nil_reads,
+        cas: model == "cas-register",
+    };
     let Registers { problems, keys, failed, silent_reads } = registers(history, &reading)
         .map_err(|m| format!("not a history of a {model}: operation {}: {}", m.op.0, m.why))?;
     let evidence = Evidence { shrunk_keys: options.examples, ..Evidence::default() };
@@ -302,11 +310,19 @@ fn linear(history: &History, workload: &Workload, options: &CheckOptions) -> Res
     Ok(Linear { model, failed_cas, outcome, keys, failed, silent_reads })
 }
 
-/// Invalid beats unknown beats valid; nothing judged is unknown.
+/// Invalid beats unknown beats valid; nothing judged is unknown. Of a repaired history no answer stands: a repair may
+/// have made the violation, or hidden it. Of a part of a history a violation stands, and nothing else.
 fn merge(findings: &[Finding], workload: &Workload, history: &History) -> (Valid, Option<String>) {
+    let meta = history.meta();
     let answers: Vec<(Valid, Option<String>)> = findings.iter().filter_map(Finding::valid).collect();
     let of = |valid| answers.iter().find(|(v, _)| *v == valid);
-    if of(Valid::No).is_some() {
+    let violated = of(Valid::No).is_some();
+    if !meta.repairs.is_empty() && !answers.is_empty() {
+        let found = if violated { "a violation" } else { "no violation" };
+        let why = format!("PARTIAL-model: {found} in what --lenient left ({})", meta.repairs.join("; "));
+        return (Valid::Unknown, Some(why));
+    }
+    if violated {
         return (Valid::No, None);
     }
     if let Some((_, why)) = of(Valid::Unknown) {
@@ -316,9 +332,8 @@ fn merge(findings: &[Finding], workload: &Workload, history: &History) -> (Valid
         let none = format!("no checker judges this history (workload {}: {})", workload.name, workload.why);
         return (Valid::Unknown, Some(none));
     }
-    if !history.meta().repairs.is_empty() {
-        let repaired = history.meta().repairs.join("; ");
-        return (Valid::Unknown, Some(format!("PARTIAL-model: no violation in what --lenient left ({repaired})")));
+    if let Some(partial) = &meta.partial {
+        return (Valid::Unknown, Some(format!("PARTIAL-model: no violation in a part of the history ({partial})")));
     }
     (Valid::Yes, None)
 }

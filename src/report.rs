@@ -78,7 +78,14 @@ pub fn human(report: &Report, history: &History, quiet: bool) -> String {
     let _ = writeln!(out, "  workload   {} ({})", report.workload.name, report.workload.why);
     keys_line(history, &mut out);
     faults_line(history, &mut out);
-    for note in history.meta().notes.iter().chain(&history.meta().repairs) {
+    for note in history
+        .meta()
+        .notes
+        .iter()
+        .chain(&history.meta().repairs)
+        .chain(&history.meta().doubts)
+        .chain(&history.meta().partial)
+    {
         let _ = writeln!(out, "  note       {note}");
     }
     for finding in &report.findings {
@@ -120,6 +127,11 @@ pub fn span(history: &History) -> Option<i64> {
 fn keys_line(history: &History, out: &mut String) {
     let meta = history.meta();
     let n = history.key_index().len() as u64;
+    let keyless = history.key_index().keyless().len() as u64;
+    if n > 0 && keyless > 0 {
+        let _ =
+            writeln!(out, "  keys       {} without a key, which belong to every key", counted(keyless, "operation"));
+    }
     let _ = match meta.keys {
         KeyForm::Tuple => writeln!(out, "  keys       {}, lifted from [k v]: {}", thousands(n), meta.key_reason),
         KeyForm::Field => writeln!(out, "  keys       {}, from a field", thousands(n)),
@@ -287,7 +299,8 @@ pub fn document(report: &Report, history: &History) -> Json {
     if let (Some(why), Some(map)) = (&report.why, doc.as_object_mut()) {
         map.insert("why".into(), json!(why));
     }
-    for (name, list) in [("notes", &history.meta().notes), ("repairs", &history.meta().repairs)] {
+    let meta = history.meta();
+    for (name, list) in [("notes", &meta.notes), ("repairs", &meta.repairs), ("doubts", &meta.doubts)] {
         if let (false, Some(map)) = (list.is_empty(), doc.as_object_mut()) {
             map.insert(name.into(), json!(list));
         }

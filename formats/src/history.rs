@@ -114,6 +114,10 @@ pub struct Meta {
     pub epochs_recorded: bool,
     /// What `--lenient` repaired, a line each kind of repair.
     pub repairs: Vec<String>,
+    /// Why its order or its keys cannot be relied on; empty for almost all histories.
+    pub doubts: Vec<String>,
+    /// Why it is only a part of what was recorded, if it is: a torn file read up to its last whole block.
+    pub partial: Option<String>,
     /// What the reader has to say besides, such as a torn file read up to its last whole block.
     pub notes: Vec<String>,
 }
@@ -646,7 +650,7 @@ impl<'a> OpRef<'a> {
 
     /// Further fields of the completion (of the operation, where the source does not tell them apart): names, EDN texts.
     pub fn extras(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        self.fields(&self.chunk.extra)
+        self.fields(&self.chunk.extra).filter(|(name, _)| *name != ASIDE)
     }
 
     /// Further fields of the invocation.
@@ -669,9 +673,20 @@ impl<'a> OpRef<'a> {
 
     /// Appends the EDN text of the value that its completion bore.
     pub fn write_complete_value(&self, out: &mut String) {
+        if let Some(aside) = self.aside() {
+            return out.push_str(aside);
+        }
         match (self.chunk.output.get(self.i), self.txn()) {
             (ValueRef::Nil, Some(txn)) => self.write_txn(txn, false, out),
             (v, _) => self.write_keyed(v, out),
+        }
+    }
+
+    /// The EDN text of a completion's value that was kept aside, for it is none of this operation's key.
+    pub(crate) fn aside(&self) -> Option<&'a str> {
+        match self.raw_output() {
+            ValueRef::Text(t) if self.shared.texts.get(t) == BARE_NIL => self.extra(ASIDE),
+            _ => None,
         }
     }
 
@@ -707,6 +722,10 @@ impl<'a> OpRef<'a> {
 /// In `input` and `output`: the value was an explicit, bare nil where a keyed value or a transaction would be expected.
 /// No other value has this text, for nil itself is no text.
 pub(crate) const BARE_NIL: &str = "nil";
+
+/// Name of the further field that holds the value of a completion that is not what its operation's key or transaction
+/// would have it be. No event has another field of this name.
+pub(crate) const ASIDE: &str = "value";
 
 /// Is a micro-operation of this name a read, which its invocation bears without a value?
 pub fn is_read(name: &str) -> bool {

@@ -329,12 +329,16 @@ fn formats_hint() -> String {
 
 type Sink<'a> = &'a mut dyn FnMut(&mut EventBatch) -> Result<()>;
 
-/// Builds a history from what a reader delivers; the reader may have a note for the history.
-fn build(
-    format: Format,
-    options: &OpenOptions,
-    read: impl FnOnce(Sink<'_>) -> Result<Option<String>>,
-) -> Result<History> {
+/// What a reader has to say of a history beside its events.
+#[derive(Default)]
+struct Said {
+    note: Option<String>,
+    /// Why the history is not whole.
+    partial: Option<String>,
+}
+
+/// Builds a history from what a reader delivers.
+fn build(format: Format, options: &OpenOptions, read: impl FnOnce(Sink<'_>) -> Result<Said>) -> Result<History> {
     let mut builder = HistoryBuilder::new(BuildOptions {
         lift: options.lift,
         lenient: options.lenient,
@@ -344,9 +348,12 @@ fn build(
         rows: format.is_mapped(),
         real_time: !matches!(format, Format::Peer(_)),
     });
-    let note = read(&mut |batch| builder.push(batch))?;
-    if let Some(note) = note {
+    let said = read(&mut |batch| builder.push(batch))?;
+    if let Some(note) = said.note {
         builder.note(note);
+    }
+    if let Some(partial) = said.partial {
+        builder.partial(partial);
     }
     builder.finish()
 }
@@ -367,7 +374,7 @@ fn text(format: Format, input: &mut dyn Read, options: &OpenOptions) -> Result<H
             }
             _ => return Err(ReadError::new("internal error: a format that is mapped was streamed")),
         }
-        Ok(None)
+        Ok(Said::default())
     })
 }
 
@@ -380,27 +387,31 @@ fn mapped(format: Format, map: Mmap, options: &OpenOptions) -> Result<History> {
             if !columnar::is_default_schema_parquet(&bytes)? {
                 return Ok(columnar::read_parquet_bytes(bytes, &columnar)?.came_in(format.name()));
             }
-            build(format, options, |sink| columnar::read_default_schema_parquet(bytes, sink).map(|()| None))
+            build(format, options, |sink| columnar::read_default_schema_parquet(bytes, sink).map(|()| Said::default()))
         }
         Format::Jepsen => build(format, options, |sink| {
             let torn = crate::jepsen::read(&map, sink)?.torn;
-            Ok(torn.map(|t| {
+            let partial = torn.map(|t| {
                 format!("the file is torn: read up to byte {}, {} events beyond its last index", t.at, t.recovered)
-            }))
+            });
+            Ok(Said { partial, note: None })
         }),
-        Format::Fressian => build(format, options, |sink| crate::jepsen::read_fressian(&map, sink).map(|_| None)),
+        Format::Fressian => {
+            build(format, options, |sink| crate::jepsen::read_fressian(&map, sink).map(|_| Said::default()))
+        }
         Format::Peer(PeerFormat::Chronos) => build(format, options, |sink| chronos::read(&map, sink).map(note)),
         _ => build(format, options, |sink| dbcop::read(&map, sink).map(note)),
     }
 }
 
 /// What a reader of a verdict should know of a peer's history.
-fn note(facts: Facts) -> Option<String> {
-    (facts.doubtful > 0).then(|| {
+fn note(facts: Facts) -> Said {
+    let note = (facts.doubtful > 0).then(|| {
         format!(
             "{} committed transactions hold operations that failed; what they did before was probably rolled back, so a \
              violation that rests on them proves little",
             facts.doubtful
         )
-    })
+    });
+    Said { note, partial: None }
 }

@@ -32,12 +32,17 @@ pub(crate) fn by_time(
     const COMPLETION: u8 = 2;
     let mut events: Vec<(i64, u8, u32)> = Vec::with_capacity(rows.len() * 2);
     let mut timed_out = Vec::new();
+    // Only the nemesis may lack times; its events stay with those that the source has before them.
+    let mut last = i64::MIN;
     for (row, &at) in rows.iter().enumerate() {
         let (chunk, i) = (&chunks[at.0 as usize], at.1 as usize);
-        events.push((time(&chunk.invoke_time, i).unwrap_or(0), INVOCATION, row as u32));
+        let invoked = time(&chunk.invoke_time, i).unwrap_or(last);
+        last = invoked;
+        events.push((invoked, INVOCATION, row as u32));
         if chunk.complete_index.is_valid(i) {
             match time(&chunk.complete_time, i) {
                 Some(t) => events.push((t, COMPLETION, row as u32)),
+                None if !chunk.is_client(i) => events.push((invoked, COMPLETION, row as u32)),
                 None => timed_out.push(row as u32),
             }
         }

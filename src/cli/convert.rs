@@ -16,6 +16,13 @@ pub(super) fn run(args: &ConvertArgs) -> Result<Exit, Stop> {
         let bar = Reading::new(&args.input);
         elench_formats::open::open(&args.input, &args.read.options(), &|read, total| bar.tell(read, total))?
     };
+    let keeps_origin = matches!(target, Target::Parquet | Target::Arrow);
+    if history.meta().format == "process-log" && !keeps_origin && history.clients().any(|op| op.f() == Some("cas")) {
+        eprintln!(
+            "note: in a process log a failed cas saw another value; {} does not say so: check it with --failed-cas observed",
+            target.name()
+        );
+    }
     let _bar = Working::new(&format!("writing {}", args.output));
     if args.output == "-" {
         to_writer(&history, target, &mut io::stdout())?;

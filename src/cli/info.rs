@@ -115,7 +115,7 @@ impl<'a> Info<'a> {
         if history.faults().len() > 10 {
             line("fault", &format!("and {} more", thousands(history.faults().len() as u64 - 10)));
         }
-        for note in meta.notes.iter().chain(&meta.repairs) {
+        for note in meta.notes.iter().chain(&meta.repairs).chain(&meta.doubts).chain(&meta.partial) {
             line("note", note);
         }
         for w in &self.weak {
@@ -167,6 +167,8 @@ impl<'a> Info<'a> {
             })).collect::<Vec<_>>(),
             "notes": history.meta().notes,
             "repairs": history.meta().repairs,
+            "doubts": history.meta().doubts,
+            "partial": history.meta().partial,
             "memory_bytes": history.memory(),
             "suggested": self.suggestion(),
         })

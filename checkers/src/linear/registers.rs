@@ -51,11 +51,13 @@ pub struct Options {
     pub failed_cas: FailedCas,
     /// What an acknowledged read of nil says.
     pub nil_reads: NilReads,
+    /// Has the register a compare-and-set?
+    pub cas: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { initial: Edn::Nil, failed_cas: FailedCas::default(), nil_reads: NilReads::default() }
+        Options { initial: Edn::Nil, failed_cas: FailedCas::default(), nil_reads: NilReads::default(), cas: true }
     }
 }
 
@@ -96,41 +98,34 @@ pub fn register_function(f: &str) -> Option<&'static str> {
 /// # Errors
 /// The first operation that is none of a register's, or lacks what it needs.
 pub fn registers(history: &History, options: &Options) -> Result<Registers, Misfit> {
-    let mut values = Values::new(history);
+    let mut values = Values::new(history, &options.initial);
     let initial = values.edn(&options.initial);
     let index = history.key_index();
-    let nil_says_nothing = match options.nil_reads {
-        NilReads::Unset => false,
-        NilReads::SayNothing => true,
-        NilReads::IfPossible => options.initial != Edn::Nil && !writes_nil(history),
-    };
     let (mut failed, mut silent_reads) = (Coverage::default(), 0);
-    let mut read = |rows: &[u32]| -> Result<Vec<Operation<RegisterOp>>, Misfit> {
-        let mut ops = Vec::with_capacity(rows.len());
-        for &row in rows {
-            let op = history.op(row as usize);
-            match operation(history, &op, options.failed_cas, &mut values)? {
-                Some(mut op) => {
-                    if nil_says_nothing && op.op == RegisterOp::Read(Some(Value::NIL)) {
-                        op.op = RegisterOp::Read(None);
-                        silent_reads += 1;
-                    }
-                    ops.push(op);
-                }
+    let mut read = |keyed: &[u32], keyless: &[u32]| -> Result<Vec<Operation<RegisterOp>>, Misfit> {
+        let rows = || keyed.iter().chain(keyless).map(|&row| row as usize);
+        let nil_says_nothing = match options.nil_reads {
+            NilReads::Unset => false,
+            NilReads::SayNothing => true,
+            NilReads::IfPossible => options.initial != Edn::Nil && !rows().any(|row| writes_nil(&history.op(row))),
+        };
+        let mut ops = Vec::with_capacity(keyed.len() + keyless.len());
+        for row in rows() {
+            let op = history.op(row);
+            match operation(history, &op, options, &mut values)? {
+                Some(read) if nil_says_nothing && read.op == RegisterOp::Read(Some(Value::NIL)) => silent_reads += 1,
+                Some(op) => ops.push(op),
                 None => failed.count(op.f().unwrap_or("operation"), crate::outcome::Status::Fail, 1),
             }
         }
         Ok(ops)
     };
-    let keyless = read(index.keyless())?;
     let mut per_key = Vec::with_capacity(index.len());
     for key in 0..index.len() {
-        let mut ops = read(index.rows(key))?;
-        ops.extend_from_slice(&keyless);
-        per_key.push((Some(KeyId(key as u32)), ops));
+        per_key.push((Some(KeyId(key as u32)), read(index.rows(key), index.keyless())?));
     }
     if index.is_empty() {
-        per_key.push((None, keyless));
+        per_key.push((None, read(&[], index.keyless())?));
     }
     let mut model = Register::new(initial);
     if let Some(names) = values.names() {
@@ -145,31 +140,49 @@ pub fn registers(history: &History, options: &Options) -> Result<Registers, Misf
     Ok(Registers { problems, keys: index.keys().to_vec(), failed, silent_reads })
 }
 
-/// Does anybody try to write nil?
-fn writes_nil(history: &History) -> bool {
-    history.clients().any(|op| match op.f().and_then(register_function) {
-        Some("write") => op.input().is_nil(),
-        Some("cas") => cas_arguments(&op).is_some_and(|(_, new)| new == Scalar::Nil),
+/// Does an operation write nil, or may it have?
+fn writes_nil(op: &OpRef<'_>) -> bool {
+    let wrote = match op.f().and_then(register_function) {
+        Some("write") => written(op).is_none_or(|v| v.is_nil()),
+        Some("cas") => cas_arguments(op).is_some_and(|(_, new)| new == Scalar::Nil),
         _ => false,
-    })
+    };
+    wrote && op.status() != Status::Fail
+}
+
+/// What a write wrote: what it was invoked with, or, where that was nothing, what its acknowledgement says. `None` where
+/// the two contradict each other.
+fn written<'a>(op: &OpRef<'a>) -> Option<ValueRef<'a>> {
+    match (op.input(), op.output()) {
+        (input, output) if op.status() != Status::Ok || output.is_nil() || input == output => Some(input),
+        (input, output) if input.is_nil() => Some(output),
+        _ => None,
+    }
 }
 
 fn operation(
     history: &History,
     op: &OpRef<'_>,
-    failed_cas: FailedCas,
+    options: &Options,
     values: &mut Values<'_>,
 ) -> Result<Option<Operation<RegisterOp>>, Misfit> {
     let misfit = |why: String| Misfit { op: OpId(op.index()), why };
     let f = op.f().unwrap_or("nil");
     let kind = register_function(f).ok_or_else(|| misfit(format!("`{f}` is no operation of a register")))?;
+    if kind == "cas" && !options.cas {
+        return Err(misfit("`cas` is no operation of a plain register".into()));
+    }
     let ok = op.status() == Status::Ok;
-    if op.status() == Status::Fail && !(kind == "cas" && failed_cas == FailedCas::Observed) {
+    if op.status() == Status::Fail && !(kind == "cas" && options.failed_cas == FailedCas::Observed) {
         return Ok(None);
     }
     let register_op = match kind {
         "read" => RegisterOp::Read(ok.then(|| values.value(op.output()))),
-        "write" => RegisterOp::Write(values.value(op.input())),
+        "write" => {
+            let value =
+                written(op).ok_or_else(|| misfit("it was acknowledged with another value than it wrote".into()))?;
+            RegisterOp::Write(values.value(value))
+        }
         _ => {
             let Some((old, new)) = cas_arguments(op) else {
                 let mut text = String::new();
@@ -198,7 +211,7 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    fn new(history: &'a History) -> Self {
+    fn new(history: &'a History, initial: &Edn) -> Self {
         let plain = |v: ValueRef<'_>| match v {
             ValueRef::Nil => true,
             // The two smallest integers are the model's own names for `nil` and `unseen`.
@@ -209,12 +222,18 @@ impl<'a> Values<'a> {
         let is_plain = |op: &OpRef<'_>| {
             let output = op.status() == Status::Ok && op.f().and_then(register_function) == Some("read");
             let is_cas = op.f() == Some("cas");
-            let input = op.input();
+            let input = if is_cas { op.input() } else { written(op).unwrap_or(ValueRef::Nil) };
             plain(input)
                 && (is_cas || input.elements().is_none())
                 && (!output || (plain(op.output()) && op.output().elements().is_none()))
         };
-        let ids = if history.clients().all(|op| is_plain(&op)) { None } else { Some(HashMap::default()) };
+        let plain_initial = match initial {
+            Edn::Nil => true,
+            Edn::Int(n) => *n > Value::UNSEEN.0,
+            _ => false,
+        };
+        let all_plain = plain_initial && history.clients().all(|op| is_plain(&op));
+        let ids = if all_plain { None } else { Some(HashMap::default()) };
         Values { history, ids }
     }
 
@@ -238,9 +257,7 @@ impl<'a> Values<'a> {
     fn edn(&mut self, v: &Edn) -> Value {
         match (v, &self.ids) {
             (Edn::Nil, _) => Value::NIL,
-            (Edn::Int(n), None) if *n > Value::UNSEEN.0 => Value(*n),
-            // Every value of the history is a plain integer, and this is not one of them: any other integer will do.
-            (_, None) => Value(Value::UNSEEN.0 + 1),
+            (Edn::Int(n), None) => Value(*n),
             _ => self.named(v.to_edn()),
         }
     }

@@ -19,7 +19,7 @@ impl HistoryBuilder {
         let (at, r) = (row as usize / CHUNK_ROWS, row as usize % CHUNK_ROWS);
         for extra in &e.batch.extras[extras] {
             let name = map_id(&mut remap.names, extra.name, &e.batch.texts, &mut self.shared.names)?;
-            if name == self.special.key && self.key_field(e, remap, at, r, extra.value)? {
+            if name == self.special.key && self.key_field(e, remap, row, extra.value)? {
                 continue;
             }
             if name == self.special.node && !invocation {
@@ -74,7 +74,7 @@ impl HistoryBuilder {
         Ok(Some((intern(&mut self.shared.names, inner)?, true)))
     }
 
-    fn cell_text(&mut self, e: &At<'_>, remap: &mut Remap, cell: Cell) -> Result<TextId> {
+    pub(super) fn cell_text(&mut self, e: &At<'_>, remap: &mut Remap, cell: Cell) -> Result<TextId> {
         if let Cell::Text(id) = cell {
             return map_id(&mut remap.texts, id, &e.batch.texts, &mut self.shared.texts);
         }

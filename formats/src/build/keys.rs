@@ -1,12 +1,16 @@
 //! Are the values of this history `[key value]` pairs, as `jepsen.independent` writes them?
 //!
 //! Nothing in EDN tells such a pair from any other vector of two. So pairs are stored split for as long as every client
-//! value is one; the first that is none, or the verdict at the end, puts them together again.
+//! value is one. An invocation that is none ends that, and pairs are put together again, unless what came before shows
+//! keys beyond doubt: reads of `[k nil]`, a cas of `[k [old new]]`. Then it is an operation without a key. What a
+//! completion says that is not ok, and is no pair of its invocation's key, says nothing and is kept aside.
+//!
+//! Where the evidence contradicts itself, the history bears a doubt, and whoever would judge registers must refuse.
 
-use super::{At, HistoryBuilder, Lift, NO_CODE, NO_INDEX, OpenOp, Remap, Slot, intern, open_chunk};
+use super::{At, HistoryBuilder, Lift, NO_CODE, NO_INDEX, OpenOp, Remap, Slot, Special, intern, open_chunk};
 use crate::columns::{Scalar, ScalarCol, ValueBuilder, ValueRef};
 use crate::error::Result;
-use crate::event::{Cell, EventBatch, TextId};
+use crate::event::{Cell, EventBatch, EventType, TextId};
 use crate::history::{CHUNK_ROWS, Chunk, KeyForm, Shared};
 use arrow_array::Array;
 
@@ -18,27 +22,42 @@ pub(super) struct Keys {
     pub(super) split: bool,
     pub(super) marked: bool,
     pub(super) nil_second: bool,
+    /// A cas of `[k [old new]]`?
+    pub(super) cas_fit: bool,
     pub(super) cas_misfit: bool,
     pub(super) pairs: u64,
+    /// Where an event's value looked keyed although pairs are not stored split, and why.
+    pub(super) doubt: Option<(u64, &'static str)>,
+}
+
+impl Keys {
+    /// Did anything show keys beyond doubt?
+    fn shown(&self) -> bool {
+        self.marked || (self.nil_second || self.cas_fit) && !self.cas_misfit
+    }
 }
 
 impl HistoryBuilder {
     /// The key and value of a client's invocation.
     pub(super) fn split(&mut self, e: &At<'_>, remap: &mut Remap) -> Result<(Scalar, Cell)> {
         if !self.keys.split {
+            self.look_keyed(e);
             return Ok((Scalar::Nil, e.value()));
         }
-        match pair(e.batch, e.value()) {
+        match pair(e.batch, e.value(), self.options.lift) {
             Some((key, value)) => {
                 let key = self.scalar(e.batch, remap, key)?;
                 self.keys.pairs += 1;
                 self.keys.nil_second |= value == Cell::Nil;
-                self.keys.cas_misfit |=
-                    self.function_is(e.f, "cas") && pair(e.batch, value).is_none() && value != Cell::Nil;
+                if self.function_is(e.f, "cas") && value != Cell::Nil {
+                    let fits = pair(e.batch, value, Lift::Always).is_some();
+                    self.keys.cas_fit |= fits;
+                    self.keys.cas_misfit |= !fits;
+                }
                 Ok((key, value))
             }
             None => {
-                if self.options.lift == Lift::Auto && !self.keys.marked {
+                if self.options.lift == Lift::Auto && !self.keys.shown() {
                     self.unsplit()?;
                 }
                 Ok((Scalar::Nil, e.value()))
@@ -54,10 +73,15 @@ impl HistoryBuilder {
         if !self.keys.split || self.keys.form == KeyForm::Field || key == Scalar::Nil || chunk.actor.get(r) != NO_CODE {
             return Ok(Completion::Value(e.value()));
         }
-        match pair(e.batch, e.value()) {
+        match pair(e.batch, e.value(), self.options.lift) {
             Some((k, value)) if self.scalar(e.batch, remap, k)? == key => Ok(Completion::Value(value)),
             _ if e.value() == Cell::Nil => Ok(Completion::Bare),
+            _ if e.batch.kind[e.i] != EventType::Ok => Ok(Completion::Aside(self.cell_text(e, remap, e.value())?)),
             _ if self.options.lift == Lift::Auto && !self.keys.marked => {
+                if self.keys.shown() {
+                    self.keys.doubt =
+                        Some((e.place, "a read of [k nil] or the like, but an ok value that is no such pair"));
+                }
                 self.unsplit()?;
                 Ok(Completion::Value(e.value()))
             }
@@ -65,8 +89,20 @@ impl HistoryBuilder {
                 self.malformed(e.place, "a completion whose key differs from its invocation's", |this| {
                     format!("index {} completes index {} ({})", e.index, open.index, this.place(open.place))
                 })?;
-                Ok(Completion::Value(pair(e.batch, e.value()).map_or(e.value(), |(_, v)| v)))
+                Ok(Completion::Value(pair(e.batch, e.value(), self.options.lift).map_or(e.value(), |(_, v)| v)))
             }
+        }
+    }
+
+    /// Notes an invocation that looks keyed where pairs are not split any more.
+    fn look_keyed(&mut self, e: &At<'_>) {
+        if self.options.lift != Lift::Auto || self.keys.doubt.is_some() || !matches!(e.value(), Cell::Seq(_)) {
+            return;
+        }
+        let Some((_, value)) = pair(e.batch, e.value(), Lift::Auto) else { return };
+        let keyed_cas = self.function_is(e.f, "cas") && pair(e.batch, value, Lift::Always).is_some();
+        if value == Cell::Nil || keyed_cas {
+            self.keys.doubt = Some((e.place, "a value like [k nil] or [k [old new]], but earlier ones are no pairs"));
         }
     }
 
@@ -80,7 +116,7 @@ impl HistoryBuilder {
         for at in 0..self.chunks.len() {
             let keys_of = match &mut self.chunks[at] {
                 Slot::Sealed(chunk) => {
-                    unsplit_sealed(chunk, &mut self.shared, self.special.bare_nil)?;
+                    unsplit_sealed(chunk, &mut self.shared, &self.special)?;
                     continue;
                 }
                 Slot::Taken => continue,
@@ -96,23 +132,21 @@ impl HistoryBuilder {
                 chunk.input[r] = chunk.pair(key, chunk.input[r]);
                 if chunk.complete_index[r] != NO_INDEX {
                     let bare = chunk.output[r] == Cell::Text(self.special.bare_nil);
-                    chunk.output[r] = if bare { Cell::Nil } else { chunk.pair(key, chunk.output[r]) };
+                    let aside = bare && chunk.extra.iter().any(|x| (x.0, x.1) == (r as u32, self.special.value));
+                    chunk.output[r] = match bare {
+                        true if aside => chunk.output[r],
+                        true => Cell::Nil,
+                        false => chunk.pair(key, chunk.output[r]),
+                    };
                 }
             }
         }
         Ok(())
     }
 
-    /// A `:key` field becomes the operation's key, if it is the same on both events.
-    pub(super) fn key_field(
-        &mut self,
-        e: &At<'_>,
-        remap: &mut Remap,
-        at: usize,
-        r: usize,
-        value: Cell,
-    ) -> Result<bool> {
-        if !matches!(value, Cell::Int(_) | Cell::Text(_)) {
+    /// A `:key` field that is not nil becomes the operation's key; says whether it did.
+    pub(super) fn key_field(&mut self, e: &At<'_>, remap: &mut Remap, row: u64, value: Cell) -> Result<bool> {
+        if value == Cell::Nil {
             return Ok(false);
         }
         if self.keys.split {
@@ -120,15 +154,28 @@ impl HistoryBuilder {
         }
         self.keys.form = KeyForm::Field;
         let key = self.scalar(e.batch, remap, value)?;
-        let chunk = open_chunk(&mut self.chunks, at)?;
-        let free = chunk.key.get(r) == Scalar::Nil;
-        if free {
+        let (chunk, r) = self.open_row(row)?;
+        let before = chunk.key.get(r);
+        if before == Scalar::Nil {
             chunk.key.set(r, key);
         }
-        Ok(free || chunk.key.get(r) == key)
+        if before == Scalar::Nil || before == key {
+            return Ok(true);
+        }
+        self.malformed(e.place, "a completion whose key differs from its invocation's", |_| {
+            format!("index {} completes an operation on another key", e.index)
+        })?;
+        Ok(false)
     }
 
     pub(super) fn decide_keys(&mut self) -> Result<()> {
+        let keys = &self.keys;
+        if keys.split && keys.cas_misfit && (keys.nil_second || keys.cas_fit) {
+            self.keys.doubt = Some((0, "reads of [k nil], but a cas that is no [k [old new]]"));
+        }
+        if let (Some((place, what)), Lift::Auto) = (self.keys.doubt, self.options.lift) {
+            self.doubt(&format!("are values keyed? there is {what}; say --independent or --no-independent"), place);
+        }
         if !self.keys.split || self.keys.pairs == 0 || self.options.lift == Lift::Never {
             return Ok(());
         }
@@ -147,12 +194,15 @@ impl HistoryBuilder {
 }
 
 pub(super) enum Completion {
+    /// An explicit nil, without a key.
     Bare,
+    /// Something else without the operation's key, as EDN text.
+    Aside(TextId),
     Value(Cell),
 }
 
-/// The two parts of a `[k v]` value whose first part is a scalar.
-fn pair(batch: &EventBatch, cell: Cell) -> Option<(Cell, Cell)> {
+/// The two parts of a `[k v]` value. Keys that are collections are only seen where keys were asked for.
+fn pair(batch: &EventBatch, cell: Cell, lift: Lift) -> Option<(Cell, Cell)> {
     match cell {
         Cell::List(span) if span.len == 2 => {
             let ints = &batch.ints[span.range()];
@@ -160,14 +210,15 @@ fn pair(batch: &EventBatch, cell: Cell) -> Option<(Cell, Cell)> {
         }
         Cell::Seq(span) if span.len == 2 => {
             let cells = &batch.cells[span.range()];
-            matches!(cells[0], Cell::Int(_) | Cell::Text(_)).then_some((cells[0], cells[1]))
+            let is_scalar = matches!(cells[0], Cell::Int(_) | Cell::Text(_));
+            (is_scalar || lift == Lift::Always && cells[0] != Cell::Nil).then_some((cells[0], cells[1]))
         }
         _ => None,
     }
 }
 
 /// Puts the keys of a packed chunk back into its values.
-fn unsplit_sealed(chunk: &mut Chunk, shared: &mut Shared, bare_nil: TextId) -> Result<()> {
+fn unsplit_sealed(chunk: &mut Chunk, shared: &mut Shared, special: &Special) -> Result<()> {
     let (mut input, mut output) = (ValueBuilder::default(), ValueBuilder::default());
     for i in 0..chunk.len() {
         let key = chunk.key.get(i);
@@ -175,7 +226,10 @@ fn unsplit_sealed(chunk: &mut Chunk, shared: &mut Shared, bare_nil: TextId) -> R
         for (col, out, present) in [(&chunk.input, &mut input, true), (&chunk.output, &mut output, completed)] {
             match col.get(i) {
                 v if key == Scalar::Nil || !present => out.value(v),
-                ValueRef::Text(t) if t == bare_nil => out.scalar(Scalar::Nil),
+                ValueRef::Text(t) if t == special.bare_nil => {
+                    let aside = chunk.extra.as_ref().is_some_and(|x| x.get(i).any(|(n, _)| n == special.value));
+                    out.scalar(if aside { Scalar::Text(t) } else { Scalar::Nil });
+                }
                 v => {
                     let second = match v.scalar() {
                         Some(s) => s,

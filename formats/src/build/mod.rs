@@ -25,7 +25,7 @@ use crate::columns::Scalar;
 use crate::error::{Place, ReadError, Result};
 use crate::event::{Cell, EventBatch, EventType, Mop, NONE, Process, Span, TextId};
 use crate::faults::finish_faults;
-use crate::history::{BARE_NIL, CHUNK_ROWS, Chunk, History, KeyForm, Meta, Order, Shared, Status, is_read};
+use crate::history::{ASIDE, BARE_NIL, CHUNK_ROWS, Chunk, History, KeyForm, Meta, Order, Shared, Status, is_read};
 use crate::text::TextPool;
 
 use chunk::{NO_TXN, OpenChunk, refines};
@@ -79,6 +79,8 @@ pub struct HistoryBuilder {
     last_time: i64,
     times_fall: bool,
     times_missing: bool,
+    /// Place of the first client event without a time.
+    timeless: u64,
     clients: Clients,
     actors: HashMap<u16, OpenOp, FixedState>,
     anonymous: HashMap<u16, VecDeque<OpenOp>, FixedState>,
@@ -150,6 +152,7 @@ struct Special {
     key: TextId,
     fault_epoch: TextId,
     kind: TextId,
+    value: TextId,
     bare_nil: TextId,
 }
 
@@ -173,6 +176,7 @@ impl HistoryBuilder {
             key: name(&mut shared.names, "key"),
             fault_epoch: name(&mut shared.names, "fault_epoch"),
             kind: name(&mut shared.names, "type"),
+            value: name(&mut shared.names, ASIDE),
             bare_nil: name(&mut shared.texts, BARE_NIL),
         };
         let split = options.lift != Lift::Never;
@@ -188,11 +192,21 @@ impl HistoryBuilder {
             last_time: i64::MIN,
             times_fall: false,
             times_missing: false,
+            timeless: 0,
             clients: Clients::default(),
             actors: HashMap::default(),
             anonymous: HashMap::default(),
             touching: HashMap::default(),
-            keys: Keys { form: KeyForm::None, split, marked: false, nil_second: false, cas_misfit: false, pairs: 0 },
+            keys: Keys {
+                form: KeyForm::None,
+                split,
+                marked: false,
+                nil_second: false,
+                cas_fit: false,
+                cas_misfit: false,
+                pairs: 0,
+                doubt: None,
+            },
             repairs: BTreeMap::new(),
             special,
             reads: Vec::new(),
@@ -215,10 +229,15 @@ impl HistoryBuilder {
         self.shared.meta.notes.push(note.into());
     }
 
+    /// Notes that the history is only a part of what was recorded, and why.
+    pub fn partial(&mut self, why: impl Into<String>) {
+        self.shared.meta.partial = Some(why.into());
+    }
+
     /// Appends events.
     ///
     /// # Errors
-    /// When they are malformed; see `spec/history.md`.
+    /// When they are malformed.
     pub fn push(&mut self, batch: &EventBatch) -> Result<()> {
         self.keys.marked |= batch.tuples_marked;
         let mut remap = self.take_remap(batch);
@@ -256,7 +275,11 @@ impl HistoryBuilder {
         let time = batch.time[i];
         // The record of an operation without an answer may have no time of completion; sorting finds it a place.
         let no_answer = self.options.by_time && batch.kind[i] != EventType::Invoke;
-        self.times_missing |= time == NONE && !no_answer;
+        let is_client = !matches!(batch.process[i], Process::Actor(_));
+        if time == NONE && !no_answer && is_client && !self.times_missing {
+            self.times_missing = true;
+            self.timeless = place;
+        }
         self.times_fall |= time != NONE && time < self.last_time;
         self.last_time = if time == NONE { self.last_time } else { time };
         let f = match batch.f[i] {
@@ -276,10 +299,45 @@ impl HistoryBuilder {
                 self.anonymous.entry(f).or_default().push_back(open);
                 Ok(())
             }
-            (Process::Unknown, kind) => match self.anonymous.get_mut(&f).and_then(VecDeque::pop_front) {
+            (Process::Unknown, kind) => match self.anonymous_open(&e, remap)? {
                 Some(open) => self.complete(&e, remap, open, kind, extras),
                 None => self.orphan(&e, kind, "an operation without a process"),
             },
+        }
+    }
+
+    /// Which open operation does a completion without a process complete? Of a record, its own. Else the only one of its
+    /// function, or the only one of its value; where that does not tell, the first, and the history bears a doubt.
+    fn anonymous_open(&mut self, e: &At<'_>, remap: &mut Remap) -> Result<Option<OpenOp>> {
+        let Some(open) = self.anonymous.get(&e.f).filter(|open| !open.is_empty()) else { return Ok(None) };
+        let mut at = if self.options.by_time { open.len() - 1 } else { 0 };
+        if open.len() > 1 && !self.options.by_time {
+            let open = open.clone();
+            let said = self.cell_text(e, remap, e.value())?;
+            let mut fitting = Vec::new();
+            for (i, op) in open.iter().enumerate() {
+                let (chunk, r) = self.open_row(op.row)?;
+                let cell = chunk.input[r];
+                if self.render(op.row as usize / CHUNK_ROWS, cell)? == said {
+                    fitting.push(i);
+                }
+            }
+            match fitting[..] {
+                [only] => at = only,
+                _ => {
+                    let doubt = "several operations without a process were open, and nothing tells which one completed";
+                    self.doubt(doubt, e.place);
+                }
+            }
+        }
+        Ok(self.anonymous.get_mut(&e.f).and_then(|open| open.remove(at)))
+    }
+
+    /// Notes, once a kind, why nobody can rely on this history's order or keys.
+    fn doubt(&mut self, what: &str, place: u64) {
+        if !self.shared.meta.doubts.iter().any(|d| d.starts_with(what)) {
+            let doubt = format!("{what} (first at {})", self.place(place));
+            self.shared.meta.doubts.push(doubt);
         }
     }
 
@@ -311,7 +369,8 @@ impl HistoryBuilder {
     fn client_invokes(&mut self, e: &At<'_>, remap: &mut Remap, p: i64, extras: std::ops::Range<usize>) -> Result<()> {
         let Some(open) = self.tick(e, p)? else {
             let open = self.begin(e, remap, Some(p), NO_CODE, true, extras)?;
-            return self.set_open(p, Some(open));
+            self.set_open(p, Some(open));
+            return Ok(());
         };
         if e.time != NONE && self.indices == Some(true) {
             // Legal if the open operation completes at this very time: where times are equal, invocations come first.
@@ -322,12 +381,12 @@ impl HistoryBuilder {
         self.double_invoke(p, open, OpenOp { row: u64::MAX, f: e.f, place: e.place, index: e.index })?;
         self.abandon(open);
         let open = self.begin(e, remap, Some(p), NO_CODE, true, extras)?;
-        self.set_open(p, Some(open))
+        self.set_open(p, Some(open));
+        Ok(())
     }
 
-    fn set_open(&mut self, p: i64, open: Option<OpenOp>) -> Result<()> {
+    fn set_open(&mut self, p: i64, open: Option<OpenOp>) {
         self.clients.of(p).open = open;
-        Ok(())
     }
 
     fn double_invoke(&mut self, p: i64, open: OpenOp, next: OpenOp) -> Result<()> {
@@ -343,19 +402,38 @@ impl HistoryBuilder {
         })
     }
 
-    /// Operations that their process invoked at the very time at which the one before completed.
-    fn next_touching(&mut self, p: i64, open: OpenOp, time: i64) -> Result<(OpenOp, Option<OpenOp>)> {
-        let Some(queue) = self.touching.get_mut(&p) else { return Ok((open, None)) };
-        let Some((next, at)) = queue.pop_front() else { return Ok((open, None)) };
-        if queue.is_empty() {
-            self.touching.remove(&p);
+    /// Operations that their process invoked at the very time at which the one before completed. The completion must fit
+    /// the one that it is taken to complete: it must not bear the value that only the later one was invoked with.
+    fn next_touching(
+        &mut self,
+        e: &At<'_>,
+        remap: &mut Remap,
+        p: i64,
+        mut open: OpenOp,
+    ) -> Result<(OpenOp, Option<OpenOp>)> {
+        loop {
+            let Some((next, at)) = self.touching.get_mut(&p).and_then(VecDeque::pop_front) else {
+                self.touching.remove(&p);
+                return Ok((open, None));
+            };
+            if at == e.time && self.fits(e, remap, open, next)? {
+                return Ok((open, Some(next)));
+            }
+            self.double_invoke(p, open, next)?;
+            self.abandon(open);
+            open = next;
         }
-        if at == time {
-            return Ok((open, Some(next)));
-        }
-        self.double_invoke(p, open, next)?;
-        self.abandon(open);
-        self.next_touching(p, next, time)
+    }
+
+    fn fits(&mut self, e: &At<'_>, remap: &mut Remap, open: OpenOp, next: OpenOp) -> Result<bool> {
+        let said = self.cell_text(e, remap, e.value())?;
+        let mut invoked = |op: OpenOp| -> Result<TextId> {
+            let (chunk, r) = self.open_row(op.row)?;
+            let cell = chunk.input[r];
+            self.render(op.row as usize / CHUNK_ROWS, cell)
+        };
+        let (ours, theirs) = (invoked(open)?, invoked(next)?);
+        Ok((e.f == NO_CODE || e.f == open.f) && (ours == said || theirs != said || ours == self.special.bare_nil))
     }
 
     fn client_completes(
@@ -369,8 +447,8 @@ impl HistoryBuilder {
         let Some(open) = self.tick(e, p)? else {
             return self.orphan(e, kind, &format!("process {p}"));
         };
-        let (open, next) = if self.touching.is_empty() { (open, None) } else { self.next_touching(p, open, e.time)? };
-        self.set_open(p, next)?;
+        let (open, next) = if self.touching.is_empty() { (open, None) } else { self.next_touching(e, remap, p, open)? };
+        self.set_open(p, next);
         self.complete(e, remap, open, kind, extras)
     }
 
@@ -507,6 +585,11 @@ impl HistoryBuilder {
         }
         let output = match value {
             Completion::Bare => Cell::Text(self.special.bare_nil),
+            Completion::Aside(text) => {
+                let name = self.special.value;
+                open_chunk(&mut self.chunks, at)?.extra.push((r as u32, name, text));
+                Cell::Text(self.special.bare_nil)
+            }
             Completion::Value(v) => self.import_plain(e, remap, at, v)?,
         };
         let bare_nil = self.special.bare_nil;
@@ -591,7 +674,12 @@ impl HistoryBuilder {
         Ok(match cell {
             Cell::Int(n) => Scalar::Int(n),
             Cell::Text(id) => Scalar::Text(map_id(&mut remap.texts, id, &batch.texts, &mut self.shared.texts)?),
-            _ => Scalar::Nil,
+            Cell::Nil => Scalar::Nil,
+            collection => {
+                let mut text = String::new();
+                batch.write_edn(collection, &mut text);
+                Scalar::Text(intern(&mut self.shared.texts, &text)?)
+            }
         })
     }
 
@@ -753,7 +841,7 @@ impl HistoryBuilder {
     /// The history.
     ///
     /// # Errors
-    /// When sorting by time shows that a process had two operations open at once.
+    /// When a process had two operations open at once, which only sorting by time, or the end, may show.
     pub fn finish(mut self) -> Result<History> {
         let mut left: Vec<_> =
             self.touching.iter().filter_map(|(&p, q)| q.front().map(|&(next, _)| (p, next))).collect();
@@ -764,6 +852,9 @@ impl HistoryBuilder {
             }
         }
         self.decide_keys()?;
+        if self.indices != Some(true) && self.times_missing && (self.times_fall || self.options.by_time) {
+            self.doubt("times contradict the order of the source, and some are missing", self.timeless);
+        }
         for at in 0..self.chunks.len() {
             self.seal(at)?;
         }

@@ -35,6 +35,8 @@ pub(super) fn encode(meta: &Meta, workload: Option<&str>, counts: [u64; 4]) -> P
         ("epochs_recorded", meta.epochs_recorded.to_string()),
         ("repairs", json_strings(&meta.repairs)),
         ("notes", json_strings(&meta.notes)),
+        ("doubts", json_strings(&meta.doubts)),
+        ("partial", json_strings(meta.partial.as_slice())),
         ("counts", format!("{{{}}}", counts.join(", "))),
     ]
     .into_iter()
@@ -72,6 +74,8 @@ pub(super) fn decode(pairs: &HashMap<String, String>) -> Result<Option<Meta>> {
         epochs_recorded: flag("epochs_recorded")?,
         repairs: strings(get("repairs")).ok_or_else(|| odd("repairs"))?,
         notes: strings(get("notes")).ok_or_else(|| odd("notes"))?,
+        doubts: strings(get("doubts")).ok_or_else(|| odd("doubts"))?,
+        partial: strings(get("partial")).ok_or_else(|| odd("partial"))?.pop(),
     }))
 }
 

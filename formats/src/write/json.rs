@@ -67,6 +67,9 @@ fn event(history: &History, op: &OpRef<'_>, side: Side, indexed: bool, out: &mut
 
 /// The value of an event: that of an invocation or of a completion.
 pub(super) fn op_value(history: &History, op: &OpRef<'_>, invocation: bool, out: &mut String) {
+    if let (false, Some(aside)) = (invocation, op.aside()) {
+        return write_edn_as_json(aside, out);
+    }
     let v = if invocation { op.raw_input() } else { op.raw_output() };
     match (v, op.txn()) {
         (ValueRef::Nil, Some(txn)) => {
