@@ -6,7 +6,7 @@ use elench_checkers::linear::registers::FailedCas;
 use elench_checkers::outcome::{Certificate, Coverage, OpId, Violation};
 use elench_formats::History;
 use elench_formats::columns::Scalar;
-use elench_formats::history::{KeyForm, Order, Status};
+use elench_formats::history::{KeyForm, Order, Status, is_read};
 use serde_json::{Map, Value as Json, json};
 
 use crate::check::{Finding, Found, Linear, Report, Valid};
@@ -249,11 +249,11 @@ fn sub_history(history: &History, violation: &Violation, out: &mut String) {
     for row in rows {
         let op = history.op(row);
         let mut value = String::new();
-        if op.status() == Status::Ok {
-            op.write_complete_value(&mut value)
+        if op.status() == Status::Ok && op.f().is_some_and(is_read) {
+            op.write_complete_value(&mut value);
         } else {
-            op.write_invoke_value(&mut value)
-        };
+            op.write_invoke_value(&mut value);
+        }
         let end = op.complete_index().map_or("…".into(), |i| i.to_string());
         let who = op.process().map_or(String::new(), |p| format!("process {p}"));
         let _ = writeln!(

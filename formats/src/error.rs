@@ -80,7 +80,8 @@ impl fmt::Display for ReadError {
         if self.place != Place::Whole {
             write!(f, "{}: ", self.place)?;
         }
-        f.write_str(&self.what)?;
+        // A message is one line, whatever a library put into it.
+        f.write_str(&self.what.split_whitespace().collect::<Vec<_>>().join(" "))?;
         if !self.hint.is_empty() {
             write!(f, " ({})", self.hint)?;
         }

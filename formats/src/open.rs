@@ -14,7 +14,7 @@ use crate::build::{BuildOptions, HistoryBuilder, Lift};
 use crate::columnar;
 use crate::error::{ReadError, Result};
 use crate::event::EventBatch;
-use crate::history::History;
+use crate::history::{History, KeyForm};
 use crate::jepsen::store::Source;
 use crate::listing;
 use crate::peers::detect::PeerFormat;
@@ -378,14 +378,32 @@ fn text(format: Format, input: &mut dyn Read, options: &OpenOptions) -> Result<H
     })
 }
 
+/// Columns are as they were written: their keys can be neither lifted nor put back here.
+fn as_asked(history: History, lift: Lift) -> Result<History> {
+    let tuple = history.meta().keys == KeyForm::Tuple;
+    match lift {
+        Lift::Always if history.meta().keys == KeyForm::None => {
+            Err(ReadError::new("its columns were written without keys")
+                .hint("convert the original again with --independent"))
+        }
+        Lift::Never if tuple => Err(ReadError::new("its columns were written with keys lifted")
+            .hint("convert the original again with --no-independent")),
+        _ => Ok(history),
+    }
+}
+
 fn mapped(format: Format, map: Mmap, options: &OpenOptions) -> Result<History> {
     let columnar = columnar::ReadOptions { threads: options.threads, lenient: options.lenient };
     match format {
-        Format::Arrow => Ok(columnar::read_ipc_bytes(Bytes::from_owner(map), &columnar)?.came_in(format.name())),
+        Format::Arrow => {
+            let history = columnar::read_ipc_bytes(Bytes::from_owner(map), &columnar)?;
+            as_asked(history.came_in(format.name()), options.lift)
+        }
         Format::Parquet => {
             let bytes = Bytes::from_owner(map);
             if !columnar::is_default_schema_parquet(&bytes)? {
-                return Ok(columnar::read_parquet_bytes(bytes, &columnar)?.came_in(format.name()));
+                let history = columnar::read_parquet_bytes(bytes, &columnar)?;
+                return as_asked(history.came_in(format.name()), options.lift);
             }
             build(format, options, |sink| columnar::read_default_schema_parquet(bytes, sink).map(|()| Said::default()))
         }

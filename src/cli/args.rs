@@ -59,7 +59,7 @@ pub struct ReadArgs {
     #[arg(long)]
     pub lenient: bool,
     /// Take [k v] values apart into keys and values, as jepsen.independent writes them
-    #[arg(long, overrides_with = "no_independent")]
+    #[arg(long, conflicts_with = "no_independent")]
     pub independent: bool,
     /// Leave [k v] values as they are
     #[arg(long)]

@@ -18,6 +18,9 @@ use crate::report;
 /// anything inconclusive.
 pub(super) fn run(args: &CheckArgs) -> Result<Exit, Stop> {
     let options = options(args)?;
+    if let Some(dir) = &args.output {
+        std::fs::create_dir_all(dir).map_err(|e| Stop::Error(format!("{}: cannot write: {e}", dir.display())))?;
+    }
     let mut exits = Vec::with_capacity(args.histories.len());
     for name in &args.histories {
         exits.push(one(name, args, &options)?);
@@ -62,12 +65,11 @@ fn one(name: &str, args: &CheckArgs, options: &CheckOptions) -> Result<Exit, Sto
     };
     let history = match history {
         Ok(history) => history,
-        Err(e) if args.json => {
-            writeln!(io::stdout(), "{}", report::error_document(name, &e.to_string()))?;
-            return Ok(Exit::Bad);
-        }
         Err(e) => {
             eprintln!("elench: {e}");
+            if args.json {
+                say(&format!("{}\n", report::error_document(name, &e.to_string())))?;
+            }
             return Ok(Exit::Bad);
         }
     };
@@ -77,9 +79,9 @@ fn one(name: &str, args: &CheckArgs, options: &CheckOptions) -> Result<Exit, Sto
     };
     result.recorded = recorded_verdict(name);
     if args.json {
-        writeln!(io::stdout(), "{}", report::document(&result, &history))?;
+        say(&format!("{}\n", report::document(&result, &history)))?;
     } else {
-        write!(io::stdout(), "{}", report::human(&result, &history, args.quiet))?;
+        say(&report::human(&result, &history, args.quiet))?;
     }
     if let Some(dir) = &args.output {
         evidence(&result, &history, dir)?;
@@ -89,6 +91,14 @@ fn one(name: &str, args: &CheckArgs, options: &CheckOptions) -> Result<Exit, Sto
         Valid::No => Exit::Violation,
         Valid::Unknown => Exit::Inconclusive,
     })
+}
+
+/// Prints. That nobody listens any more changes nothing about the verdict, which is also the exit code.
+fn say(text: &str) -> Result<(), Stop> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
 }
 
 /// What the run's own `results.edn` says, where the history is a Jepsen store directory that has one.

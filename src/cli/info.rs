@@ -100,7 +100,7 @@ impl<'a> Info<'a> {
             form => {
                 line(
                     "keys",
-                    &format!("{} ({}) {}", thousands(history.key_index().len() as u64), form.name(), meta.key_reason),
+                    &format!("{} ({}): {}", thousands(history.key_index().len() as u64), form.name(), meta.key_reason),
                 );
             }
         }

@@ -34,6 +34,7 @@ pub enum Exit {
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    elench_formats::columnar::silence_caught_panics();
     match run(cli) {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(Stop::Pipe) => ExitCode::SUCCESS,

@@ -189,6 +189,9 @@ fn operation(
                 history.write_value(op.input(), &mut text);
                 return Err(misfit(format!("a cas needs [old new], not {text}")));
             };
+            if ok && !acknowledges_cas(history, op) {
+                return Err(misfit("a cas was acknowledged with something else than what it was to do".into()));
+            }
             let (old, new) = (values.scalar(old), values.scalar(new));
             if op.status() == Status::Fail { RegisterOp::CasMismatch(old) } else { RegisterOp::Cas(old, new) }
         }
@@ -196,6 +199,15 @@ fn operation(
     let known = matches!(op.status(), Status::Ok | Status::Fail);
     let ret = if known { op.complete_index() } else { None };
     Ok(Some(Operation { id: OpId(op.index()), call: op.index(), ret, op: register_op }))
+}
+
+/// Does an ok cas say nothing, `true`, or what it was invoked with?
+fn acknowledges_cas(history: &History, op: &OpRef<'_>) -> bool {
+    match op.output() {
+        ValueRef::Nil => true,
+        ValueRef::Text(t) => history.texts().get(t) == "true",
+        said => said == op.input(),
+    }
 }
 
 fn cas_arguments(op: &OpRef<'_>) -> Option<(Scalar, Scalar)> {

@@ -168,13 +168,19 @@ impl HistoryBuilder {
         Ok(false)
     }
 
+    /// Decides, at the end, whether pairs that are stored split are keys and values.
     pub(super) fn decide_keys(&mut self) -> Result<()> {
+        self.judge_keys()?;
+        if let (Some((place, what)), Lift::Auto) = (self.keys.doubt, self.options.lift) {
+            self.doubt(&format!("are values keyed? there is {what}; say --independent or --no-independent"), place);
+        }
+        Ok(())
+    }
+
+    fn judge_keys(&mut self) -> Result<()> {
         let keys = &self.keys;
         if keys.split && keys.cas_misfit && (keys.nil_second || keys.cas_fit) {
             self.keys.doubt = Some((0, "reads of [k nil], but a cas that is no [k [old new]]"));
-        }
-        if let (Some((place, what)), Lift::Auto) = (self.keys.doubt, self.options.lift) {
-            self.doubt(&format!("are values keyed? there is {what}; say --independent or --no-independent"), place);
         }
         if !self.keys.split || self.keys.pairs == 0 || self.options.lift == Lift::Never {
             return Ok(());
@@ -185,8 +191,14 @@ impl HistoryBuilder {
             _ if self.keys.cas_misfit => {
                 (false, "every value is a pair, but a cas on one key would need [k [old new]]")
             }
+            _ if self.keys.cas_fit && !self.keys.nil_second => {
+                (true, "every client value is a pair [key value], and a cas is [key [old new]]")
+            }
             _ if self.keys.nil_second => (true, "every client value is a pair [key value], and reads are [key nil]"),
-            _ => (false, "every client value is a pair, but no [key nil] shows that they are keyed"),
+            _ => {
+                self.keys.doubt = Some((0, "a pair in every client value, but nothing that shows keys"));
+                (false, "every client value is a pair, but no [key nil] shows that they are keyed")
+            }
         };
         self.shared.meta.key_reason = reason.into();
         if lifted { Ok(()) } else { self.unsplit() }

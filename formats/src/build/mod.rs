@@ -82,6 +82,8 @@ pub struct HistoryBuilder {
     /// Place of the first client event without a time.
     timeless: u64,
     clients: Clients,
+    /// Numbers of client processes that have names instead.
+    named: HashMap<u16, i64, FixedState>,
     actors: HashMap<u16, OpenOp, FixedState>,
     anonymous: HashMap<u16, VecDeque<OpenOp>, FixedState>,
     touching: HashMap<i64, VecDeque<(OpenOp, i64)>, FixedState>,
@@ -153,6 +155,7 @@ struct Special {
     fault_epoch: TextId,
     kind: TextId,
     value: TextId,
+    process_name: TextId,
     bare_nil: TextId,
 }
 
@@ -177,6 +180,7 @@ impl HistoryBuilder {
             fault_epoch: name(&mut shared.names, "fault_epoch"),
             kind: name(&mut shared.names, "type"),
             value: name(&mut shared.names, ASIDE),
+            process_name: name(&mut shared.names, "process_name"),
             bare_nil: name(&mut shared.texts, BARE_NIL),
         };
         let split = options.lift != Lift::Never;
@@ -194,6 +198,7 @@ impl HistoryBuilder {
             times_missing: false,
             timeless: 0,
             clients: Clients::default(),
+            named: HashMap::default(),
             actors: HashMap::default(),
             anonymous: HashMap::default(),
             touching: HashMap::default(),
@@ -292,7 +297,14 @@ impl HistoryBuilder {
             (Process::Client(p), kind) => self.client_completes(&e, remap, p, kind, extras),
             (Process::Actor(a), kind) => {
                 let actor = self.function(remap, &batch.texts, a)?;
-                self.actor_event(&e, remap, actor, kind, extras)
+                match (self.named_client(actor, kind), kind) {
+                    (Some(p), EventType::Invoke) => {
+                        self.client_invokes(&e, remap, p, extras)?;
+                        self.keep_name(actor)
+                    }
+                    (Some(p), kind) => self.client_completes(&e, remap, p, kind, extras),
+                    (None, kind) => self.actor_event(&e, remap, actor, kind, extras),
+                }
             }
             (Process::Unknown, EventType::Invoke) => {
                 let open = self.begin(&e, remap, None, NO_CODE, true, extras)?;
@@ -306,6 +318,33 @@ impl HistoryBuilder {
         }
     }
 
+    /// A process with a name that invokes is a client, if it is not the nemesis: it gets a number, from -1 down.
+    fn named_client(&mut self, name: u16, kind: EventType) -> Option<i64> {
+        if let Some(&p) = self.named.get(&name) {
+            return Some(p);
+        }
+        if kind == EventType::Info || self.function_is(name, "nemesis") {
+            return None;
+        }
+        let p = -1 - self.named.len() as i64;
+        if self.named.is_empty() {
+            self.note("processes that are no integers are numbered from -1 down; their names are in process_name");
+        }
+        self.named.insert(name, p);
+        Some(p)
+    }
+
+    /// Keeps the name of a numbered process beside the operation that it just invoked.
+    fn keep_name(&mut self, name: u16) -> Result<()> {
+        let text = crate::Value::str(self.function_name(name)).to_edn();
+        let text = intern(&mut self.shared.texts, &text)?;
+        let field = self.special.process_name;
+        let row = self.rows - 1;
+        let (chunk, r) = self.open_row(row)?;
+        chunk.invoke_extra.push((r as u32, field, text));
+        Ok(())
+    }
+
     /// Which open operation does a completion without a process complete? Of a record, its own. Else the only one of its
     /// function, or the only one of its value; where that does not tell, the first, and the history bears a doubt.
     fn anonymous_open(&mut self, e: &At<'_>, remap: &mut Remap) -> Result<Option<OpenOp>> {
@@ -316,9 +355,7 @@ impl HistoryBuilder {
             let said = self.cell_text(e, remap, e.value())?;
             let mut fitting = Vec::new();
             for (i, op) in open.iter().enumerate() {
-                let (chunk, r) = self.open_row(op.row)?;
-                let cell = chunk.input[r];
-                if self.render(op.row as usize / CHUNK_ROWS, cell)? == said {
+                if self.invoked_with(*op)? == said {
                     fitting.push(i);
                 }
             }
@@ -425,14 +462,25 @@ impl HistoryBuilder {
         }
     }
 
+    /// The EDN text of the value that an open operation was invoked with.
+    fn invoked_with(&mut self, op: OpenOp) -> Result<TextId> {
+        let (chunk, r) = self.open_row(op.row)?;
+        let (key, cell) = (chunk.key.get(r), chunk.input[r]);
+        let value = self.render(op.row as usize / CHUNK_ROWS, cell)?;
+        if key == Scalar::Nil || self.keys.form == KeyForm::Field {
+            return Ok(value);
+        }
+        let mut pair = String::from("[");
+        self.shared.write_scalar(key, &mut pair);
+        pair.push(' ');
+        pair.push_str(self.shared.texts.get(value));
+        pair.push(']');
+        intern(&mut self.shared.texts, &pair)
+    }
+
     fn fits(&mut self, e: &At<'_>, remap: &mut Remap, open: OpenOp, next: OpenOp) -> Result<bool> {
         let said = self.cell_text(e, remap, e.value())?;
-        let mut invoked = |op: OpenOp| -> Result<TextId> {
-            let (chunk, r) = self.open_row(op.row)?;
-            let cell = chunk.input[r];
-            self.render(op.row as usize / CHUNK_ROWS, cell)
-        };
-        let (ours, theirs) = (invoked(open)?, invoked(next)?);
+        let (ours, theirs) = (self.invoked_with(open)?, self.invoked_with(next)?);
         Ok((e.f == NO_CODE || e.f == open.f) && (ours == said || theirs != said || ours == self.special.bare_nil))
     }
 

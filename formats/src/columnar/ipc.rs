@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -198,10 +197,9 @@ fn torn(what: &str) -> ReadError {
 
 /// Runs Arrow's code; if it should panic on a damaged file after all, that is an error like any other.
 fn guarded<T>(f: impl FnOnce() -> std::result::Result<T, ArrowError>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(result) => result.map_err(damaged),
-        Err(_) => Err(damaged("its columns cannot be decoded")),
-    }
+    super::guarded_run(f)
+        .unwrap_or_else(|| Err(ArrowError::IpcError("its columns cannot be decoded".into())))
+        .map_err(damaged)
 }
 
 impl IpcFile {

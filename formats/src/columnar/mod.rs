@@ -22,6 +22,9 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+
 use arrow_array::Array;
 
 pub use ipc::{read_ipc, read_ipc_bytes, write_ipc};
@@ -32,6 +35,29 @@ pub use write::WholeFile;
 
 use crate::columns::{ListCol, ScalarCol, ValueCol, array_bytes};
 use crate::history::Chunk;
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs code of Arrow's crates; if it should panic on a damaged file, that is no more than `None`.
+pub(super) fn guarded_run<T>(f: impl FnOnce() -> T) -> Option<T> {
+    let before = GUARDED.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(f)).ok();
+    GUARDED.set(before);
+    result
+}
+
+/// Keeps panics that the readers of columnar files catch, and turn into errors, from being printed. For a program to
+/// call once, as the hook for panics is the whole process's.
+pub fn silence_caught_panics() {
+    let otherwise = take_hook();
+    set_hook(Box::new(move |info| {
+        if !GUARDED.get() {
+            otherwise(info);
+        }
+    }));
+}
 
 /// How to write.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -500,10 +499,8 @@ fn group_sums(text: &str) -> Option<Vec<u32>> {
 
 /// Runs the Parquet crate's code; if it should panic on a damaged file after all, that is an error like any other.
 fn guarded<T>(f: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(result) => result.map_err(damaged),
-        Err(_) => Err(damaged("its pages cannot be decoded")),
-    }
+    let otherwise = || Err(ParquetError::General("its pages cannot be decoded".into()));
+    super::guarded_run(f).unwrap_or_else(otherwise).map_err(damaged)
 }
 
 fn footer(source: &Source<'_>) -> Result<ParquetMetaData> {

@@ -21,19 +21,20 @@ const MAX_RADIX_DIGITS: usize = 4096;
 /// assert_eq!(value.to_edn(), "{:a #{1 3}, :b [1 2 2]}");
 /// ```
 pub fn parse(text: &str) -> Result<Value> {
-    parse_bytes(text.as_bytes())
+    parse_all(text.as_bytes())
 }
 
-/// As [`parse`]; only texts that are kept must be UTF-8.
+/// The one form that a file holds, which may begin with a byte order mark; only texts that are kept must be UTF-8.
 pub fn parse_bytes(bytes: &[u8]) -> Result<Value> {
+    parse_all(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes))
+}
+
+fn parse_all(bytes: &[u8]) -> Result<Value> {
     let mut cursor = Cursor::new(bytes, 0, true);
     whole(&mut cursor).map_err(|fault| fault.error(bytes, 0, 1))
 }
 
 fn whole(cursor: &mut Cursor<'_>) -> Scan<Value> {
-    if cursor.bytes.starts_with(BYTE_ORDER_MARK) {
-        cursor.pos = BYTE_ORDER_MARK.len();
-    }
     cursor.skip_trivia(0)?;
     if cursor.peek().is_none() {
         return Fault::bad(cursor.pos, "there is no value here");
