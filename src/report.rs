@@ -274,7 +274,7 @@ pub fn minimal(violation: &Violation) -> &[OpId] {
     }
 }
 
-/// The result document of `spec/cli.md`.
+/// The result document: what `--json` prints. Fields may be added; those that are there keep their names and meaning.
 pub fn document(report: &Report, history: &History) -> Json {
     let mut doc = json!({
         "history": report.history,

@@ -1,4 +1,4 @@
-//! What does a history lack that checkers may need? The weak-history report of `spec/history.md`.
+//! What does a history lack that checkers may need? The weak-history report.
 //!
 //! A finding names the field, how many operations lack it, and the first. Whether it matters depends on the checker:
 //! order by index needs no times, replication claims need nodes.

@@ -19,7 +19,7 @@ impl fmt::Display for OpId {
     }
 }
 
-/// A key, as the history's interner numbers it.
+/// A key, by its position in the history's index of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(pub u32);
 
@@ -199,6 +199,9 @@ impl Outcome {
     pub fn valid(coverage: Coverage, certificate: Option<Certificate>) -> Self {
         if let Some(first) = coverage.undecided.first() {
             return Outcome { answer: Answer::Unknown(first.why.clone()), coverage };
+        }
+        if coverage.keys_decided < coverage.keys {
+            return Outcome { answer: Answer::Unknown(Why::Other("not every key was decided".into())), coverage };
         }
         if coverage.with_status(Status::Ok) == 0 {
             return Outcome { answer: Answer::Unknown(Why::NoEvidence), coverage };

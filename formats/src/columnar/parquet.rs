@@ -259,7 +259,7 @@ fn unwritten(e: impl std::fmt::Display) -> ReadError {
     ReadError::new(format!("cannot write Parquet: {e}"))
 }
 
-/// Reads a history from a Parquet file, ours or one with the columns of `spec/history.md`.
+/// Reads a history from a Parquet file, ours or one with the same columns.
 ///
 /// # Errors
 /// When it is torn, damaged, or no history.

@@ -9,7 +9,7 @@
 //! Nothing is copied; a block's CRC is verified when the block is read. Walking costs one CRC over what is walked;
 //! every reference is followed at most once, so that hostile cycles end.
 //!
-//! Source: `spec/formats.md`, section "test.jepsen"; checked against real files of both versions.
+//! Source: the layout that Jepsen's store writes, checked against real files of both versions.
 
 use super::fressian::{Decoder, clip};
 use crate::error::{Place, ReadError, Result};

@@ -10,7 +10,7 @@
 //! megabyte), which no writer comes near. Apart from that, reading takes time and memory linear in the input (sets and
 //! maps are sorted: `n log n`), and nesting is bounded by [`MAX_DEPTH`].
 //!
-//! Source: the Fressian codes in `spec/formats.md`, checked against real files.
+//! Source: the codes of Fressian's reference reader, checked against real files.
 
 use crate::error::{Place, ReadError, Result};
 use crate::text::TextPool;
