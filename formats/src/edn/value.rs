@@ -233,7 +233,8 @@ impl<'a> Cursor<'a> {
         };
         let entries = entries.into_iter().map(|(key, value)| match key {
             Value::Keyword(name) => (Value::Keyword(qualify(name)), value),
-            Value::Symbol(name) => (Value::Symbol(qualify(name)), value),
+            // Any other namespace would make it something else than a symbol.
+            Value::Symbol(name) if namespace.starts_with(char::is_alphabetic) => (Value::Symbol(qualify(name)), value),
             key => (key, value),
         });
         Ok(Value::map(entries.collect()))
