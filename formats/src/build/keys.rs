@@ -122,26 +122,37 @@ impl HistoryBuilder {
                 Slot::Taken => continue,
                 Slot::Open(chunk) => chunk.key.take(chunk.index.len()).unwrap_or_default(),
             };
-            let chunk = open_chunk(&mut self.chunks, at)?;
             for (r, key) in keys_of.into_iter().enumerate().filter(|(_, k)| *k != Scalar::Nil) {
-                let key = match key {
-                    Scalar::Int(n) => Cell::Int(n),
-                    Scalar::Text(t) => Cell::Text(t),
-                    Scalar::Nil => Cell::Nil,
-                };
-                chunk.input[r] = chunk.pair(key, chunk.input[r]);
-                if chunk.complete_index[r] != NO_INDEX {
-                    let bare = chunk.output[r] == Cell::Text(self.special.bare_nil);
-                    let aside = bare && chunk.extra.iter().any(|x| (x.0, x.1) == (r as u32, self.special.value));
-                    chunk.output[r] = match bare {
-                        true if aside => chunk.output[r],
-                        true => Cell::Nil,
-                        false => chunk.pair(key, chunk.output[r]),
-                    };
-                }
+                self.unsplit_row(at, r, key)?;
             }
         }
         Ok(())
+    }
+
+    fn unsplit_row(&mut self, at: usize, r: usize, key: Scalar) -> Result<()> {
+        let key = match key {
+            Scalar::Int(n) => Cell::Int(n),
+            Scalar::Text(t) => Cell::Text(t),
+            Scalar::Nil => Cell::Nil,
+        };
+        let special = (self.special.value, Cell::Text(self.special.bare_nil));
+        let chunk = open_chunk(&mut self.chunks, at)?;
+        chunk.input[r] = chunk.pair(key, chunk.input[r]);
+        if chunk.complete_index[r] == NO_INDEX {
+            return Ok(());
+        }
+        if chunk.output[r] != special.1 {
+            chunk.output[r] = chunk.pair(key, chunk.output[r]);
+            return Ok(());
+        }
+        chunk.output[r] = Cell::Nil;
+        let aside = chunk.extra.iter().position(|&(row, name, _)| (row as usize, name) == (r, special.0));
+        let Some(aside) = aside else { return Ok(()) };
+        // There is no key any more that it could contradict.
+        let (_, _, text) = chunk.extra.remove(aside);
+        let text = self.shared.texts.get(text).to_string();
+        let output = self.import_text(at, &text)?;
+        self.store_output(at, r, output)
     }
 
     /// A `:key` field that is not nil becomes the operation's key; says whether it did.

@@ -23,7 +23,7 @@ use hashbrown::HashMap;
 
 use crate::columns::Scalar;
 use crate::error::{Place, ReadError, Result};
-use crate::event::{Cell, EventBatch, EventType, Mop, NONE, Process, Span, TextId};
+use crate::event::{Cell, EventBatch, EventType, Mop, MopNames, NONE, Process, Span, TextId};
 use crate::faults::finish_faults;
 use crate::history::{ASIDE, BARE_NIL, CHUNK_ROWS, Chunk, History, KeyForm, Meta, Order, Shared, Status, is_read};
 use crate::text::TextPool;
@@ -640,7 +640,6 @@ impl HistoryBuilder {
             }
             Completion::Value(v) => self.import_plain(e, remap, at, v)?,
         };
-        let bare_nil = self.special.bare_nil;
         let chunk = open_chunk(&mut self.chunks, at)?;
         chunk.open -= 1;
         chunk.complete_index[r] = e.index as u64;
@@ -653,6 +652,14 @@ impl HistoryBuilder {
             let id = intern(&mut self.shared.texts, text)?;
             chunk.invoke_extra.push((r as u32, self.special.kind, id));
         }
+        self.store_output(at, r, output)?;
+        self.fields(e, remap, open.row, extras, false)
+    }
+
+    /// Writes what a completion said beside its invocation.
+    fn store_output(&mut self, at: usize, r: usize, output: Cell) -> Result<()> {
+        let bare_nil = self.special.bare_nil;
+        let chunk = open_chunk(&mut self.chunks, at)?;
         let invoked = chunk.txn.get(r);
         match output {
             Cell::Txn(span) if invoked == NO_TXN => {
@@ -679,7 +686,16 @@ impl HistoryBuilder {
             Cell::Nil if invoked != NO_TXN => chunk.output[r] = Cell::Text(bare_nil),
             cell => chunk.output[r] = cell,
         }
-        self.fields(e, remap, open.row, extras, false)
+        Ok(())
+    }
+
+    /// Copies a value, given as EDN text, to a chunk.
+    fn import_text(&mut self, at: usize, text: &str) -> Result<Cell> {
+        let mut batch = EventBatch::default();
+        let cell = batch.value(&crate::edn::parse(text)?, MopNames::Keywords);
+        let mut remap = self.take_remap(&batch);
+        let e = At { batch: &batch, i: 0, place: 0, index: 0, time: NONE, f: NO_CODE };
+        self.import(&e, &mut remap, at, cell)
     }
 
     /// Writes what a client's transaction read into the micro-operations that it was invoked with, if the completion says

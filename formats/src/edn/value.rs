@@ -216,6 +216,9 @@ impl<'a> Cursor<'a> {
         let at = self.pos;
         self.pos += 2;
         let namespace = utf8(self.token()?, at)?;
+        if namespace.contains(|c: char| c.is_control()) {
+            return Fault::bad(at, format!("`{}` is no namespace", shorten(namespace).escape_debug()));
+        }
         self.skip_trivia(depth)?;
         match self.peek() {
             Some(b'{') => {}
