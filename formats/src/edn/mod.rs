@@ -4,7 +4,7 @@
 //! `#object[…]`, records under their class names, integers of any size, lone surrogates, old `#<…>` objects. All of
 //! it is read and kept.
 //!
-//! - [`parse`] reads one form into a [`Value`]: the slow and complete way.
+//! - [`parse`] reads one form into a [`Value`](crate::Value): the slow and complete way.
 //! - [`events`] reads histories of any length into columns, with no tree in between: the fast way. What it does not
 //!   recognise at once it hands to the slow way, so that both always agree.
 //!
