@@ -401,9 +401,14 @@ fn a_byte_order_mark_is_skipped_in_files_and_is_part_of_a_symbol_elsewhere() {
 
 #[test]
 fn symbols_in_namespaced_maps_stay_symbols() {
-    for (text, canonical) in
-        [("#:a{b 1}", "{a/b 1}"), ("#::{b 1}", "{b 1}"), ("#:1{b 1}", "{b 1}"), ("#::{:b 1}", "{::b 1}")]
-    {
+    for (text, canonical) in [
+        ("#:a{b 1}", "{a/b 1}"),
+        ("#::{b 1}", "{b 1}"),
+        ("#:1{b 1}", "{b 1}"),
+        ("#::{:b 1}", "{::b 1}"),
+        ("#:f{_/b 1}", "{b 1}"),
+        ("#:f{_/ 1}", "{_/ 1}"),
+    ] {
         let value = parse(text).unwrap();
         assert_eq!(value.to_edn(), canonical);
         assert_eq!(parse(canonical).unwrap(), value);

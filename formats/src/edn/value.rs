@@ -227,7 +227,7 @@ impl<'a> Cursor<'a> {
         }
         let Value::Map(entries) = self.map(depth)? else { return Fault::bad(at, "this is no map") };
         let qualify = |name: Box<str>| -> Box<str> {
-            match name.strip_prefix("_/") {
+            match name.strip_prefix("_/").filter(|bare| !bare.is_empty()) {
                 Some(bare) => bare.into(),
                 None if name.len() > 1 && name.contains('/') => name,
                 None if namespace == ":" => format!(":{name}").into(),
