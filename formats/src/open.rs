@@ -233,7 +233,6 @@ fn spool(input: &mut dyn Read) -> Result<Mmap> {
     map(&file)
 }
 
-#[allow(unsafe_code)]
 fn map(file: &File) -> Result<Mmap> {
     // SAFETY: the map is only read. What no code here can vouch for is that nobody else writes to the file while it is
     // mapped: that would change bytes behind shared references, which Rust calls undefined. Cut short, the file ends

@@ -205,6 +205,16 @@ fn a_completion_that_says_other_than_its_invocation_is_kept_as_it_was() {
 }
 
 #[test]
+fn an_acknowledgement_that_is_no_transaction_says_nothing_of_what_was_read() {
+    let h = history(
+        "invoke 0 txn [[:r 1 nil] [:w 2 3]] / ok 0 txn nil / invoke 0 txn [[:r 1 nil]] / ok 0 txn [[:r 1 nil]]",
+    )
+    .unwrap();
+    let known = |row: usize| h.op(row).txn().unwrap().iter().map(|m| m.known).collect::<Vec<_>>();
+    assert_eq!((known(0), known(1)), (vec![false, true], vec![true]));
+}
+
+#[test]
 fn events_without_a_process_pair_by_function() {
     let h = history("invoke _ read / invoke _ write 1 / ok _ write 1 / ok _ read 1").unwrap();
     assert_eq!(statuses(&h), [Status::Ok, Status::Ok]);

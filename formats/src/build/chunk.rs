@@ -223,7 +223,8 @@ impl OpenChunk {
         let (mut keys, mut values) = (Vec::with_capacity(total), Vec::with_capacity(total));
         offsets.push(0i32);
         for (r, span) in txn.iter().enumerate() {
-            let ok = self.status[r] == Status::Ok as u8;
+            // An acknowledgement that says something else than a transaction says nothing of what was read.
+            let ok = self.status[r] == Status::Ok as u8 && self.output[r] == Cell::Nil;
             let mops = if *span == NO_TXN { &[][..] } else { &self.mops[span.range()] };
             for mop in mops {
                 f.push(mop.f as u16);
