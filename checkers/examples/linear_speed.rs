@@ -185,7 +185,7 @@ fn generate(row: &Row, seed: u64) -> Vec<Operation<RegisterOp>> {
                     n if n % 2 == 0 => RegisterOp::Write(value(&mut random)),
                     _ => RegisterOp::Read(None),
                 };
-                ops.push(Operation { id: OpId(time), call: time, ret: None, op });
+                ops.push(Operation { id: OpId(time), process: None, call: time, ret: None, op });
                 failed.push(false);
                 time += 1;
                 Client::Waiting(ops.len() - 1)

@@ -66,6 +66,28 @@ pub struct Undecided {
     pub known: String,
 }
 
+/// The way in which a key, or an independent part of one, was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Method {
+    /// A search for an order.
+    Search,
+    /// A polynomial-time monitor, its order verified or its conflict confirmed by the search.
+    Monitor,
+    /// Monitor and search, which agree.
+    Both,
+}
+
+impl Method {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Search => "search",
+            Method::Monitor => "monitor",
+            Method::Both => "both",
+        }
+    }
+}
+
 /// What an answer rests on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
@@ -77,9 +99,16 @@ pub struct Coverage {
     pub keys_decided: u64,
     /// Keys given up.
     pub undecided: Vec<Undecided>,
+    /// How many keys, or independent parts of them, were put to which way of deciding, where there is more than one.
+    pub methods: BTreeMap<Method, u64>,
 }
 
 impl Coverage {
+    /// Counts keys, or parts of them, decided in a way.
+    pub fn decided_by(&mut self, method: Method, n: u64) {
+        *self.methods.entry(method).or_default() += n;
+    }
+
     /// Counts operations.
     pub fn count(&mut self, kind: &str, status: Status, n: u64) {
         if n > 0 {
@@ -104,6 +133,9 @@ impl Coverage {
         self.keys += other.keys;
         self.keys_decided += other.keys_decided;
         self.undecided.extend(other.undecided);
+        for (method, n) in other.methods {
+            self.decided_by(method, n);
+        }
     }
 }
 
@@ -137,7 +169,8 @@ pub struct Stuck {
     pub key: Option<KeyId>,
     /// Everything before this operation's completion has a legal order; nothing up to and with it has.
     pub op: OpId,
-    /// Different ways that were left just before (after those were dropped that others cover).
+    /// Different ways that were left just before (after those were dropped that others cover). Where a monitor found the
+    /// conflict, these are ways of its core alone.
     pub survivors: u64,
     /// A handful of them.
     pub dead_ends: Vec<DeadEnd>,

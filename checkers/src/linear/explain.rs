@@ -25,7 +25,7 @@ pub(super) fn known<M: Model>(problem: &Problem<M>, reached: Option<u32>, fronti
 }
 
 /// The violation, still without its small sub-history.
-pub(super) fn violation<M: Model>(problem: &Problem<M>, stuck: &StuckAt) -> Violation {
+pub(super) fn violation<M: Model>(problem: &Problem<M>, stuck: &StuckAt, core: &[u32]) -> Violation {
     let op = &problem.ops[stuck.op as usize];
     let explanation = explanation(problem, stuck);
     let dead_ends = stuck.samples.iter().map(|sample| dead_end(problem, sample, op)).collect();
@@ -34,7 +34,7 @@ pub(super) fn violation<M: Model>(problem: &Problem<M>, stuck: &StuckAt) -> Viol
         op: op.id,
         survivors: stuck.survivors as u64,
         dead_ends,
-        core: Vec::new(),
+        core: core.iter().map(|&i| problem.ops[i as usize].id).collect(),
         minimal: Vec::new(),
         rechecks: 0,
         shrunk_fully: false,

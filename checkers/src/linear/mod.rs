@@ -4,6 +4,9 @@
 //! A [`Problem`] is the operations of one key; [`check`] decides one, [`check_keys`] many in parallel. Both
 //! directions carry a certificate: an order, which [`verify`](verify::verify) checks without trusting the search, or the
 //! completion that no order survives, why, and a small sub-history that has no order either.
+//!
+//! Keys are independent only as far as time tells their operations apart: where one process ends an operation on one key
+//! and begins one on another at the same recorded time, that order is not held against other keys.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -17,20 +20,26 @@ use crate::outcome::{Answer, Certificate, Coverage, KeyId, KeyOrder, OpId, Outco
 mod explain;
 mod frontier;
 mod log;
+pub mod monitor;
 pub mod registers;
 mod search;
 mod shrink;
+mod solve;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod verify;
 
-use search::{Found, TooMany};
+use search::Found;
+use solve::Failure;
 
 /// One operation. Those that failed did not happen and are not given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation<O> {
     /// Its name.
     pub id: OpId,
+    /// Who did it; none when the recorder does not say. One process does one thing after another: an operation of it that is
+    /// invoked no earlier than another returned comes after that one, even when both are recorded at the same time.
+    pub process: Option<i64>,
     /// When it was invoked, in the recorder's order.
     pub call: u64,
     /// When it returned; none when its outcome is not known: it may take effect any time from its invocation on, or never.
@@ -99,11 +108,21 @@ pub struct Evidence {
     pub shrunk_keys: usize,
     /// How long that may take for each.
     pub shrink_time: Duration,
+    /// Decide what a monitor decides by the search as well; a disagreement is a fault.
+    pub cross_check: bool,
+    /// Use no monitors.
+    pub search_only: bool,
 }
 
 impl Default for Evidence {
     fn default() -> Self {
-        Evidence { orders: true, shrunk_keys: 5, shrink_time: Duration::from_secs(2) }
+        Evidence {
+            orders: true,
+            shrunk_keys: 5,
+            shrink_time: Duration::from_secs(2),
+            cross_check: false,
+            search_only: false,
+        }
     }
 }
 
@@ -132,22 +151,34 @@ pub fn check_keys<M: Model>(problems: &[Problem<M>], budget: &Budget, evidence: 
 /// One key's answer, without the small sub-history. A panic (in a model of the user's, say) is that key's `unknown`.
 fn decide<M: Model>(problem: &Problem<M>, budget: &Budget, evidence: &Evidence) -> Outcome {
     let mut coverage = problem.coverage();
-    let search = || search::search(&problem.model, &problem.ops, budget, evidence.orders);
-    let (why, known) = match catch_unwind(AssertUnwindSafe(search)) {
-        Ok(Ok(Found::Order(order))) => {
-            coverage.keys_decided = 1;
-            let order = order.map(|order| order.iter().map(|&i| problem.ops[i as usize].id).collect());
-            let orders = vec![KeyOrder { key: problem.key, order }];
-            return Outcome::valid(coverage, evidence.orders.then_some(Certificate::Orders(orders)));
+    let solve = || solve::solve(&problem.model, &problem.ops, budget, evidence);
+    let (why, known) = match catch_unwind(AssertUnwindSafe(solve)) {
+        Ok(Ok(solved)) => {
+            for (method, n) in solved.methods {
+                coverage.decided_by(method, n);
+            }
+            match solved.found {
+                Found::Order(order) => {
+                    coverage.keys_decided = 1;
+                    let order = order.map(|order| order.iter().map(|&i| problem.ops[i as usize].id).collect());
+                    let orders = vec![KeyOrder { key: problem.key, order }];
+                    return Outcome::valid(coverage, evidence.orders.then_some(Certificate::Orders(orders)));
+                }
+                Found::Stuck(stuck) => {
+                    coverage.keys_decided = 1;
+                    return Outcome::invalid(coverage, explain::violation(problem, &stuck, &solved.core), vec![]);
+                }
+                Found::GaveUp { spent, reached, frontier } => {
+                    (Why::Spent(spent), explain::known(problem, reached, frontier))
+                }
+            }
         }
-        Ok(Ok(Found::Stuck(stuck))) => {
-            coverage.keys_decided = 1;
-            return Outcome::invalid(coverage, explain::violation(problem, &stuck), vec![]);
+        Ok(Err(Failure::TooMany)) => {
+            (Why::Other("more than two thousand million operations on one key".into()), String::new())
         }
-        Ok(Ok(Found::GaveUp { spent, reached, frontier })) => {
-            (Why::Spent(spent), explain::known(problem, reached, frontier))
+        Ok(Err(Failure::Fault(what))) => {
+            (Why::Other(format!("fault of the checker, please report it: {what}")), String::new())
         }
-        Ok(Err(TooMany)) => (Why::Other("more than two thousand million operations on one key".into()), String::new()),
         Err(panic) => (Why::Other(format!("the check panicked: {}", message(&*panic))), String::new()),
     };
     coverage.undecided.push(Undecided { key: problem.key, why: why.clone(), known });
@@ -201,7 +232,8 @@ fn with_small_history<M: Model>(
 
 /// Fills in the small sub-histories; a panic or a spent budget leaves what was found so far.
 fn shrink<M: Model>(problem: &Problem<M>, stuck: &mut Stuck, budget: &Budget) {
-    let shrunk = catch_unwind(AssertUnwindSafe(|| shrink::shrink(&problem.model, &problem.ops, stuck.op, budget)));
+    let shrunk =
+        catch_unwind(AssertUnwindSafe(|| shrink::shrink(&problem.model, &problem.ops, stuck.op, &stuck.core, budget)));
     if let Ok(shrunk) = shrunk {
         let ids = |list: &[usize]| list.iter().map(|&i| problem.ops[i].id).collect();
         stuck.core = ids(&shrunk.core);

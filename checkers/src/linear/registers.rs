@@ -198,7 +198,7 @@ fn operation(
     };
     let known = matches!(op.status(), Status::Ok | Status::Fail);
     let ret = if known { op.complete_index() } else { None };
-    Ok(Some(Operation { id: OpId(op.index()), call: op.index(), ret, op: register_op }))
+    Ok(Some(Operation { id: OpId(op.index()), process: op.process(), call: op.index(), ret, op: register_op }))
 }
 
 /// Does an ok cas say nothing, `true`, or what it was invoked with?

@@ -24,6 +24,11 @@
 //!    operations absorbable can do whatever the other can; only such as nothing dominates are kept. For the same reason an
 //!    expansion goes through what needs no further crashed operation first, then one, then two.
 //!
+//! **Process order.** Where a recorder's clock is coarse, an operation may be invoked at the very time at which the one before it of
+//! the same process returned. To all others the two count as concurrent, and no order of events says that they are not; so
+//! while both are open, the second waits until the first has taken effect. Neither is equal to any other operation, the first
+//! may well take effect only to be overwritten at once, and being able to absorb it is no substitute for having it done.
+//!
 //! **Attempts.** Where crashed operations repeat few values, the frontier can be vast although one of its most frugal
 //! configurations leads to the end. So a first attempt keeps only so many configurations, those that have used the fewest
 //! crashed operations. Reaching the end, it has an order, which is proof whatever was dropped. Dying, it has proved nothing if
@@ -33,7 +38,7 @@
 //! For a register, few configurations survive: with unique values about one for each value that can still be read. Time is events ×
 //! frontier × open operations; memory the frontier, and eight bytes an operation for the order (see [`log`](super::log)).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
@@ -178,6 +183,8 @@ struct Mutator {
     slot: Slot,
     overwrites: bool,
     ret: u64,
+    /// The open operation of the same process that comes before it.
+    after: Option<Slot>,
     /// Open operations equal to it that return earlier and so go first.
     elders: Vec<Slot>,
 }
@@ -186,6 +193,7 @@ struct Mutator {
 struct Observer {
     op: u32,
     slot: Slot,
+    after: Option<Slot>,
 }
 
 /// Crashed operations that are equal to each other.
@@ -196,6 +204,8 @@ struct Crashed {
     members: Vec<u32>,
     /// Where configurations count how many of them they have used.
     lane: Lane,
+    /// The open operation of the same process that comes before; then there is only one member.
+    after: Option<Slot>,
     /// Open operations equal to them, which go first.
     elders: Vec<Slot>,
 }
@@ -262,6 +272,10 @@ struct Search<'a, M: Model> {
     events: Vec<(u32, bool)>,
     /// The time at which an operation returns; `u64::MAX` if it never does.
     ret: Vec<u64>,
+    /// The operation of the same process, not yet returned when this one is invoked, that comes before it; mostly none.
+    before: HashMap<u32, u32, FixedState>,
+    /// The operations that others come after in this way.
+    awaited_ops: HashSet<u32, FixedState>,
     /// Equal operations that change the state share a class; observers have none.
     class: Vec<u32>,
     /// How many of a class crash.
@@ -283,6 +297,8 @@ struct Search<'a, M: Model> {
     last_word_bits: u32,
     overwriting: Vec<u64>,
     observing: Vec<u64>,
+    /// Those that another of their process waits for, or will.
+    awaited: Vec<u64>,
 
     states: States<M::State>,
     log: Option<Log>,
@@ -320,7 +336,10 @@ impl<'a, M: Model> Search<'a, M> {
             }
         }
         model.foresee(&ops.iter().zip(&ret).map(|(op, &ret)| (&op.op, ret)).collect::<Vec<_>>());
-        let (class, crashes) = classes(&model, ops);
+        let before = touching(ops);
+        let awaited_ops: HashSet<u32, FixedState> = before.values().copied().collect();
+        let unlike_all = |op: u32| before.contains_key(&op) || awaited_ops.contains(&op);
+        let (class, crashes) = classes(&model, ops, unlike_all);
         let set_words = most_open.div_ceil(64);
         let width = 1 + 2 * set_words;
         Search {
@@ -329,6 +348,8 @@ impl<'a, M: Model> Search<'a, M> {
             reservation: budget.reserve(),
             events,
             ret,
+            awaited_ops,
+            before,
             class,
             crashed_of: vec![NO_CLASS; crashes.len()],
             crashes,
@@ -343,6 +364,7 @@ impl<'a, M: Model> Search<'a, M> {
             last_word_bits: 64,
             overwriting: vec![0; set_words],
             observing: vec![0; set_words],
+            awaited: vec![0; set_words],
             states: States::new(),
             log: keep_order.then(Log::default),
             front: Frontier::new(width),
@@ -437,16 +459,26 @@ impl<'a, M: Model> Search<'a, M> {
     fn take_slot(&mut self, op: u32) -> Slot {
         let slot = self.free_slots.pop().expect("there are as many slots as operations open at once");
         self.slot_of.insert(op, slot);
+        if self.awaited_ops.contains(&op) {
+            slot.add_to(&mut self.awaited);
+        }
         slot
     }
 
+    /// The place of the open operation that must come before this one.
+    fn waits_for(&self, op: u32) -> Option<Slot> {
+        self.slot_of.get(self.before.get(&op)?).copied()
+    }
+
     fn open_observer(&mut self, op: u32) {
-        let slot = self.take_slot(op);
+        let (slot, after) = (self.take_slot(op), self.waits_for(op));
         slot.add_to(&mut self.observing);
-        self.observers.push(Observer { op, slot });
+        self.observers.push(Observer { op, slot, after });
         for i in 0..self.front.len() {
-            let state = self.states.get(self.front.get(i)[0]);
-            if self.model.step(state, &self.ops[op as usize].op).is_none() {
+            let config = self.front.get(i);
+            let state = self.states.get(config[0]);
+            let waits = after.is_some_and(|slot| !slot.is_in(self.done(config)));
+            if waits || self.model.step(state, &self.ops[op as usize].op).is_none() {
                 continue;
             }
             slot.add_to(&mut self.front.get_mut(i)[1..=self.set_words]);
@@ -456,7 +488,7 @@ impl<'a, M: Model> Search<'a, M> {
     }
 
     fn open_mutator(&mut self, op: u32) {
-        let slot = self.take_slot(op);
+        let (slot, after) = (self.take_slot(op), self.waits_for(op));
         let (class, ret) = (self.class[op as usize], self.ret[op as usize]);
         let overwrites = self.model.overwrites(&self.ops[op as usize].op);
         if overwrites {
@@ -469,7 +501,7 @@ impl<'a, M: Model> Search<'a, M> {
         if let Some(crashed) = self.crashed.get_mut(self.crashed_of[class as usize] as usize) {
             crashed.elders.push(slot);
         }
-        self.mutators.push(Mutator { op, class, slot, overwrites, ret, elders });
+        self.mutators.push(Mutator { op, class, slot, overwrites, ret, after, elders });
     }
 
     fn open_crashed(&mut self, op: u32, now: u64) {
@@ -486,7 +518,8 @@ impl<'a, M: Model> Search<'a, M> {
         let lane = self.take_lane(32 - self.crashes[class as usize].leading_zeros());
         let elders = self.mutators.iter().filter(|m| m.class == class).map(|m| m.slot).collect();
         self.crashed_of[class as usize] = self.crashed.len() as u32;
-        self.crashed.push(Crashed { class, overwrites, members: vec![op], lane, elders });
+        let after = self.waits_for(op);
+        self.crashed.push(Crashed { class, overwrites, members: vec![op], lane, after, elders });
     }
 
     fn take_lane(&mut self, bits: u32) -> Lane {
@@ -592,8 +625,16 @@ impl<'a, M: Model> Search<'a, M> {
         let slot = goal.slot;
         slot.remove_from(&mut self.overwriting);
         slot.remove_from(&mut self.observing);
+        slot.remove_from(&mut self.awaited);
         self.observers.retain(|o| o.op != goal.op);
         self.mutators.retain(|m| m.op != goal.op);
+        if !self.before.is_empty() {
+            let afters = self.observers.iter_mut().map(|o| &mut o.after);
+            let afters = afters.chain(self.mutators.iter_mut().map(|m| &mut m.after));
+            for after in afters.chain(self.crashed.iter_mut().map(|c| &mut c.after)) {
+                *after = after.filter(|other| *other != slot);
+            }
+        }
         let class = self.class[goal.op as usize];
         if class != NO_CLASS {
             for other in self.mutators.iter_mut().filter(|m| m.class == class) {
@@ -655,21 +696,23 @@ impl<'a, M: Model> Search<'a, M> {
         self.expanded.insert(config, tail);
         let idle = config[0] & IDLE != 0;
         for i in 0..self.mutators.len() {
-            let Mutator { op, slot, overwrites, ref elders, .. } = self.mutators[i];
+            let Mutator { op, slot, overwrites, after, ref elders, .. } = self.mutators[i];
             let done = self.done(config);
-            if slot.is_in(done) || (idle && overwrites) || !elders.iter().all(|e| e.is_in(done)) {
+            let waits = || !elders.iter().chain(&after).all(|e| e.is_in(done));
+            if slot.is_in(done) || (idle && overwrites) || waits() {
                 continue;
             }
             self.take(config, tail, goal, Taken { op, overwrites, from: From::Open(slot) })?;
         }
         for i in 0..self.crashed.len() {
-            let Crashed { overwrites, ref members, lane, ref elders, .. } = self.crashed[i];
+            let Crashed { overwrites, ref members, lane, after, ref elders, .. } = self.crashed[i];
             if idle && overwrites {
                 continue;
             }
             let Some(&op) = members.get(lane.get(config) as usize) else { continue };
             let done = self.done(config);
-            if !elders.iter().all(|e| e.is_in(done)) || self.model.spent(&self.ops[op as usize].op, goal.now - 1) {
+            let waits = !elders.iter().chain(&after).all(|e| e.is_in(done));
+            if waits || self.model.spent(&self.ops[op as usize].op, goal.now - 1) {
                 continue;
             }
             self.take(config, tail, goal, Taken { op, overwrites, from: From::Crashed(lane) })?;
@@ -699,16 +742,21 @@ impl<'a, M: Model> Search<'a, M> {
             for ((absorbable, open), done) in rest.iter_mut().zip(&self.overwriting).zip(&*done) {
                 *absorbable |= open & !done;
             }
+            for waiting in self.mutators.iter().filter(|m| m.after.is_some_and(|slot| !slot.is_in(self.done(config)))) {
+                waiting.slot.remove_from(rest);
+            }
         }
         self.gained.clear();
         for observer in &self.observers {
             let fits = || self.model.step(&state, &self.ops[observer.op as usize].op).is_some();
-            if !observer.slot.is_in(done) && fits() {
+            if !observer.slot.is_in(done) && observer.after.is_none_or(|slot| slot.is_in(done)) && fits() {
                 observer.slot.add_to(done);
                 self.gained.push(observer.op);
             }
         }
-        let idle = self.gained.is_empty() && (taken.overwrites || matches!(taken.from, From::Crashed(_)));
+        let idle = self.before.is_empty()
+            && self.gained.is_empty()
+            && (taken.overwrites || matches!(taken.from, From::Crashed(_)));
         let reached = goal.slot.is_in(done);
         if !reached && idle && !self.something_needs(&state) {
             return Ok(());
@@ -803,7 +851,7 @@ impl<'a, M: Model> Search<'a, M> {
             let (a_done, b_done) = (self.done(a)[w], self.done(b)[w]);
             let (a_free, b_free) = (self.absorbable(a)[w], self.absorbable(b)[w]);
             let observing = self.observing[w];
-            let differs = (a_done ^ b_done) & !a_free & !observing;
+            let differs = (a_done ^ b_done) & !(a_free & !self.awaited[w]) & !observing;
             let unseen = b_done & !a_done & observing;
             if (b_free & !a_free) | differs | unseen != 0 {
                 return false;
@@ -903,15 +951,39 @@ fn events<O>(ops: &[Operation<O>]) -> Vec<(u32, bool)> {
     events.into_iter().map(|(_, returns, op)| (op, returns)).collect()
 }
 
-/// The class of each operation that changes the state, and how many of each class crash.
-fn classes<M: Model>(model: &M, ops: &[Operation<M::Op>]) -> (Vec<u32>, Vec<u32>) {
+/// For each operation that is invoked when the one before it of the same process has not yet returned, that one.
+fn touching<O>(ops: &[Operation<O>]) -> HashMap<u32, u32, FixedState> {
+    let mut last: HashMap<i64, (u32, u64), FixedState> = HashMap::default();
+    let mut before = HashMap::default();
+    for (i, op) in ops.iter().enumerate() {
+        let Some(process) = op.process else { continue };
+        if let Some(&(previous, ret)) = last.get(&process)
+            && ret >= op.call
+        {
+            before.insert(i as u32, previous);
+        }
+        if let Some(ret) = op.ret {
+            last.insert(process, (i as u32, ret));
+        }
+    }
+    before
+}
+
+/// Is there an order of operations that only their process tells?
+pub(super) fn has_touching<O>(ops: &[Operation<O>]) -> bool {
+    !touching(ops).is_empty()
+}
+
+/// The class of each operation that changes the state, and how many of each class crash; some have a class of their own.
+fn classes<M: Model>(model: &M, ops: &[Operation<M::Op>], unlike_all: impl Fn(u32) -> bool) -> (Vec<u32>, Vec<u32>) {
     let mut ids: HashMap<&M::Op, u32, FixedState> = HashMap::default();
     let mut crashes: Vec<u32> = Vec::new();
-    let class = ops.iter().map(|op| {
+    let class = ops.iter().enumerate().map(|(i, op)| {
         if model.observes(&op.op) {
             return NO_CLASS;
         }
-        let id = *ids.entry(&op.op).or_insert(crashes.len() as u32);
+        let next = crashes.len() as u32;
+        let id = if unlike_all(i as u32) { next } else { *ids.entry(&op.op).or_insert(next) };
         if id as usize == crashes.len() {
             crashes.push(0);
         }

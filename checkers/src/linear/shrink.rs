@@ -13,6 +13,8 @@
 //! A re-check costs a search of what is left; about twice the logarithm of the size at first, and quadratic in the size of what
 //! cannot be left out. Out of budget, it gives what it has.
 
+use std::collections::HashSet;
+
 use super::Operation;
 use super::search::{Found, search};
 use crate::budget::Budget;
@@ -28,12 +30,21 @@ pub(super) struct Shrunk {
     pub(super) fully: bool,
 }
 
-/// Shrinks a history without a legal order, none of which survives the return of `last`.
-pub(super) fn shrink<M: Model>(model: &M, ops: &[Operation<M::Op>], last: OpId, budget: &Budget) -> Shrunk {
+/// Shrinks a history without a legal order, none of which survives the return of `last`. `core`, if any, are operations
+/// known to suffice, such that all others can be left out.
+pub(super) fn shrink<M: Model>(
+    model: &M,
+    ops: &[Operation<M::Op>],
+    last: OpId,
+    core: &[OpId],
+    budget: &Budget,
+) -> Shrunk {
     let end = ops.iter().find(|op| op.id == last).and_then(|op| op.ret).unwrap_or(u64::MAX);
     let ops: Vec<Operation<M::Op>> = ops.iter().map(|op| cut(op, end)).collect();
     let tells = |op: &Operation<M::Op>| op.ret.is_some() || !model.observes(&op.op);
-    let kept = (0..ops.len()).filter(|&i| ops[i].call <= end && tells(&ops[i])).collect();
+    let core: HashSet<OpId> = core.iter().copied().collect();
+    let known = |op: &Operation<M::Op>| core.is_empty() || core.contains(&op.id);
+    let kept = (0..ops.len()).filter(|&i| ops[i].call <= end && tells(&ops[i]) && known(&ops[i])).collect();
     let mut shrinker = Shrinker { model, ops: &ops, budget, kept, rechecks: 0, spent: false };
     shrinker.round(|s, out| {
         s.model.leave_out_safely(&s.model_ops(&s.kept), out);

@@ -1,9 +1,9 @@
 //! Is this order a linearization?
 //!
-//! Four rules, checked in one pass: every completed operation stands in the order once; any other at most once, and
-//! nothing else does; no operation stands after one that was invoked only when it had already returned; the model allows
-//! each step. The second but last holds when no operation returned before the latest invocation among those that stand
-//! before it. Knows nothing of the search.
+//! Five rules, checked in one pass: every completed operation stands in the order once; any other at most once, and
+//! nothing else does; no operation stands after one that was invoked only when it had already returned; no completed one stands after a
+//! later one of its process; the model allows each step. The third holds when no operation returned before the
+//! latest invocation among those that stand before it. Knows nothing of search and monitors.
 
 use std::fmt;
 
@@ -24,6 +24,8 @@ pub enum Flaw {
     Missing(OpId),
     /// The second returned before the first was invoked, yet stands after it.
     Reordered(OpId, OpId),
+    /// The second completed, and its process invoked the first afterwards, yet it stands after it.
+    OutOfProcessOrder(OpId, OpId),
     /// The model does not allow it where it stands.
     Illegal(OpId),
 }
@@ -35,31 +37,48 @@ impl fmt::Display for Flaw {
             Flaw::Twice(op) => write!(f, "{op} stands in the order twice"),
             Flaw::Missing(op) => write!(f, "{op} completed but does not stand in the order"),
             Flaw::Reordered(a, b) => write!(f, "{b} returned before {a} was invoked, yet stands after it"),
+            Flaw::OutOfProcessOrder(a, b) => write!(f, "the process of {a} had done {b} before, which stands after it"),
             Flaw::Illegal(op) => write!(f, "the model does not allow {op} where it stands"),
         }
     }
 }
 
-/// Checks an order against the operations and the model.
+/// Checks an order against the operations, which are sorted by invocation, and the model. O(n) and n steps of the model.
 pub fn verify<M: Model>(model: &M, ops: &[Operation<M::Op>], order: &[OpId]) -> Result<(), Flaw> {
-    let mut unplaced: HashMap<OpId, &Operation<M::Op>> = ops.iter().map(|op| (op.id, op)).collect();
-    let known = |id| ops.iter().any(|op| op.id == id);
-    let mut state = model.init();
+    let places: HashMap<OpId, u32> = (0..).zip(ops).map(|(i, op)| (op.id, i)).collect();
+    let order: Result<Vec<u32>, Flaw> =
+        order.iter().map(|&id| places.get(&id).copied().ok_or(Flaw::Stranger(id))).collect();
+    verify_places(model, ops, &order?)
+}
+
+/// Checks an order that names operations by their places.
+pub(super) fn verify_places<M: Model>(model: &M, ops: &[Operation<M::Op>], order: &[u32]) -> Result<(), Flaw> {
+    let mut placed = vec![false; ops.len()];
+    let mut latest_of_process: HashMap<i64, u32> = HashMap::new();
     let mut latest: Option<&Operation<M::Op>> = None;
-    for &id in order {
-        let Some(op) = unplaced.remove(&id) else {
-            return Err(if known(id) { Flaw::Twice(id) } else { Flaw::Stranger(id) });
-        };
+    let mut state = model.init();
+    for &i in order {
+        let op = &ops[i as usize];
+        if std::mem::replace(&mut placed[i as usize], true) {
+            return Err(Flaw::Twice(op.id));
+        }
         if let Some(latest) = latest.filter(|latest| op.ret.is_some_and(|ret| ret < latest.call)) {
-            return Err(Flaw::Reordered(latest.id, id));
+            return Err(Flaw::Reordered(latest.id, op.id));
         }
         if latest.is_none_or(|latest| latest.call < op.call) {
             latest = Some(op);
         }
-        state = model.step(&state, &op.op).ok_or(Flaw::Illegal(id))?;
+        if let Some(process) = op.process {
+            let latest = latest_of_process.entry(process).or_insert(i);
+            if *latest > i && op.ret.is_some() {
+                return Err(Flaw::OutOfProcessOrder(ops[*latest as usize].id, op.id));
+            }
+            *latest = i.max(*latest);
+        }
+        state = model.step(&state, &op.op).ok_or(Flaw::Illegal(op.id))?;
     }
-    match unplaced.values().filter(|op| op.ret.is_some()).map(|op| op.id).min() {
-        Some(missing) => Err(Flaw::Missing(missing)),
+    match ops.iter().zip(&placed).find(|(op, placed)| !**placed && op.ret.is_some()) {
+        Some((missing, _)) => Err(Flaw::Missing(missing.id)),
         None => Ok(()),
     }
 }

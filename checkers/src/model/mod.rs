@@ -39,6 +39,10 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
+use crate::budget::Budget;
+use crate::linear::Operation;
+use crate::linear::monitor::Monitored;
+
 pub mod register;
 
 pub use register::{Register, RegisterOp, Value};
@@ -103,6 +107,18 @@ pub trait Model: Clone + Send + Sync {
         for (out, op) in left_out.iter_mut().zip(ops) {
             *out &= self.observes(op);
         }
+    }
+
+    /// The part of the object that the operation is about, where the object is made of independent parts and every
+    /// operation touches one (a map's keys, a set's elements): then each part is decided by itself. None when it touches more
+    /// than one. An object is divided only when all its operations are.
+    fn part(&self, _op: &Self::Op) -> Option<u64> {
+        None
+    }
+
+    /// Decides a history in polynomial time, if it is of a kind that allows it. `ops` are sorted by invocation.
+    fn monitor(&self, _ops: &[Operation<Self::Op>], _budget: &Budget) -> Monitored {
+        Monitored::NotApplicable
     }
 
     /// Could everything that these operations observe have come from them or from the initial state, were order free?

@@ -1,0 +1,214 @@
+//! Which way is a history decided?
+//!
+//! Divided into independent parts if the model's operations allow it (Herlihy and Wing's locality, as for keys); each
+//! part by the model's monitor where that applies, else by the search. Orders of parts are merged into one by giving every
+//! operation a moment at which it takes effect: the latest invocation up to it in its part's order.
+
+use rayon::prelude::*;
+
+use super::monitor::{Conflict, Monitored, prefix};
+use super::search::{self, Found, Sample, StuckAt, TooMany};
+use super::{Evidence, Operation, verify};
+use crate::budget::Budget;
+use crate::model::Model;
+use crate::outcome::Method;
+
+/// What was found of one history; operations are named by their places.
+#[derive(Debug)]
+pub(super) struct Solved {
+    pub(super) found: Found,
+    /// How many parts were decided which way.
+    pub(super) methods: Vec<(Method, u64)>,
+    /// Of a conflict that a monitor found: operations that suffice for it.
+    pub(super) core: Vec<u32>,
+}
+
+/// Why there is no answer at all.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Too large to number.
+    TooMany,
+    /// Two ways of deciding do not agree.
+    Fault(String),
+}
+
+/// Decides a history. `ops` are sorted by invocation.
+pub(super) fn solve<M: Model>(
+    model: &M,
+    ops: &[Operation<M::Op>],
+    budget: &Budget,
+    evidence: &Evidence,
+) -> Result<Solved, Failure> {
+    let Some(parts) = parts(model, ops) else { return solve_part(model, ops, budget, evidence) };
+    let solve = |part: &Vec<u32>| {
+        let ops: Vec<Operation<M::Op>> = part.iter().map(|&i| ops[i as usize].clone()).collect();
+        solve_part(model, &ops, budget, evidence)
+    };
+    let solved: Result<Vec<Solved>, Failure> = match budget.thread_count() {
+        1 => parts.iter().map(solve).collect(),
+        _ => parts.par_iter().with_min_len(64).map(solve).collect(),
+    };
+    Ok(merge(ops, &parts, solved?))
+}
+
+/// The operations of each part, if there are parts.
+fn parts<M: Model>(model: &M, ops: &[Operation<M::Op>]) -> Option<Vec<Vec<u32>>> {
+    let part_of = |op: &Operation<M::Op>| model.part(&op.op);
+    let first = part_of(ops.first()?)?;
+    if ops.iter().all(|op| part_of(op) == Some(first)) {
+        return None;
+    }
+    let mut places: hashbrown::HashMap<u64, usize, foldhash::fast::FixedState> = hashbrown::HashMap::default();
+    let mut parts: Vec<Vec<u32>> = Vec::new();
+    for (i, op) in (0..).zip(ops) {
+        let place = *places.entry(part_of(op)?).or_insert(parts.len());
+        if place == parts.len() {
+            parts.push(Vec::new());
+        }
+        parts[place].push(i);
+    }
+    Some(parts)
+}
+
+fn solve_part<M: Model>(
+    model: &M,
+    ops: &[Operation<M::Op>],
+    budget: &Budget,
+    evidence: &Evidence,
+) -> Result<Solved, Failure> {
+    let monitored = if evidence.search_only || search::has_touching(ops) {
+        Monitored::NotApplicable
+    } else {
+        model.monitor(ops, budget)
+    };
+    let searched = || search::search(model, ops, budget, evidence.orders).map_err(|TooMany| Failure::TooMany);
+    let (found, core) = match monitored {
+        Monitored::NotApplicable => {
+            let found = searched()?;
+            return Ok(Solved { found, methods: vec![(Method::Search, 1)], core: Vec::new() });
+        }
+        Monitored::GaveUp(spent) => (Found::GaveUp { spent, reached: None, frontier: 0 }, Vec::new()),
+        Monitored::Order(order) => {
+            if let Err(flaw) = verify::verify_places(model, ops, &order) {
+                return Err(Failure::Fault(format!("the monitor's order is none: {flaw}")));
+            }
+            (Found::Order(evidence.orders.then_some(order)), Vec::new())
+        }
+        Monitored::Conflict(Conflict { at, core }) => (stuck(model, ops, at, &core, budget)?, core),
+    };
+    let mut methods = vec![(Method::Monitor, 1)];
+    if evidence.cross_check {
+        agree(&found, &searched()?, ops.len())?;
+        methods = vec![(Method::Both, 1)];
+    }
+    Ok(Solved { found, methods, core })
+}
+
+/// What the search says of a monitor's core: where it is stuck, in the places of the whole.
+fn stuck<M: Model>(
+    model: &M,
+    ops: &[Operation<M::Op>],
+    at: u32,
+    core: &[u32],
+    budget: &Budget,
+) -> Result<Found, Failure> {
+    let few: Vec<Operation<M::Op>> = core.iter().map(|&i| ops[i as usize].clone()).collect();
+    let few = prefix(&few, ops[at as usize].ret.unwrap_or(u64::MAX));
+    match search::search(model, &few, budget, true) {
+        Ok(Found::Stuck(found)) if core[found.op as usize] == at => Ok(Found::Stuck(found.placed_at(core))),
+        Ok(Found::GaveUp { spent, .. }) => Ok(Found::GaveUp { spent, reached: None, frontier: 0 }),
+        Ok(Found::Stuck(found)) => Err(Failure::Fault(format!(
+            "the monitor found a conflict at the completion of {}, the search at that of {}",
+            ops[at as usize].id, ops[core[found.op as usize] as usize].id
+        ))),
+        Ok(Found::Order(_)) => {
+            let ids: Vec<String> = core.iter().take(20).map(|&i| ops[i as usize].id.to_string()).collect();
+            Err(Failure::Fault(format!("the monitor found a conflict among {}, the search none", ids.join(", "))))
+        }
+        Err(TooMany) => Err(Failure::TooMany),
+    }
+}
+
+/// Do monitor and search say the same? What one of them did not decide says nothing.
+fn agree(monitor: &Found, search: &Found, ops: usize) -> Result<(), Failure> {
+    let same = match (monitor, search) {
+        (Found::Stuck(a), Found::Stuck(b)) => a.op == b.op,
+        (Found::Order(_), Found::Stuck(_)) | (Found::Stuck(_), Found::Order(_)) => false,
+        _ => true,
+    };
+    let say = |found: &Found| match found {
+        Found::Order(_) => "there is an order".to_string(),
+        Found::Stuck(stuck) => format!("none up to the return of operation {} of {ops}", stuck.op),
+        Found::GaveUp { .. } => "nothing".to_string(),
+    };
+    if same {
+        return Ok(());
+    }
+    Err(Failure::Fault(format!("the monitor says {}, the search says {}", say(monitor), say(search))))
+}
+
+/// Of parts: stuck where the first of them is; else given up where one was; else an order of all.
+fn merge<O>(ops: &[Operation<O>], parts: &[Vec<u32>], solved: Vec<Solved>) -> Solved {
+    let mut methods: Vec<(Method, u64)> = Vec::new();
+    let (mut stuck, mut gave_up): (Option<(StuckAt, Vec<u32>)>, Option<Found>) = (None, None);
+    let mut orders = Vec::with_capacity(parts.len());
+    for (part, solved) in parts.iter().zip(solved) {
+        for (method, n) in solved.methods {
+            match methods.iter_mut().find(|(m, _)| *m == method) {
+                Some((_, count)) => *count += n,
+                None => methods.push((method, n)),
+            }
+        }
+        match solved.found {
+            Found::Order(order) => orders.push(order.map(|order| placed(&order, part))),
+            Found::GaveUp { .. } => gave_up = gave_up.or(Some(solved.found)),
+            Found::Stuck(found) => {
+                let found = found.placed_at(part);
+                let ret = |stuck: &StuckAt| ops[stuck.op as usize].ret;
+                if stuck.as_ref().is_none_or(|(first, _)| ret(&found) < ret(first)) {
+                    stuck = Some((found, placed(&solved.core, part)));
+                }
+            }
+        }
+    }
+    let (found, core) = match (stuck, gave_up) {
+        (Some((stuck, core)), _) => (Found::Stuck(stuck), core),
+        // Up to where all parts are fine is not known.
+        (None, Some(Found::GaveUp { spent, .. })) => (Found::GaveUp { spent, reached: None, frontier: 0 }, Vec::new()),
+        _ => (Found::Order(interleave(ops, orders)), Vec::new()),
+    };
+    Solved { found, methods, core }
+}
+
+fn placed(list: &[u32], part: &[u32]) -> Vec<u32> {
+    list.iter().map(|&i| part[i as usize]).collect()
+}
+
+/// Orders of independent parts as one. An operation takes effect at the latest invocation up to it in its part's order: not
+/// before its own, and not after its return, as nothing before it was invoked after that.
+fn interleave<O>(ops: &[Operation<O>], orders: Vec<Option<Vec<u32>>>) -> Option<Vec<u32>> {
+    let mut moments: Vec<(u64, u32)> = Vec::with_capacity(ops.len());
+    for order in orders {
+        let mut moment = 0;
+        for i in order? {
+            moment = ops[i as usize].call.max(moment);
+            moments.push((moment, i));
+        }
+    }
+    // Stable, so that a part's own order stands where moments are equal.
+    moments.sort_by_key(|&(moment, _)| moment);
+    Some(moments.into_iter().map(|(_, i)| i).collect())
+}
+
+impl StuckAt {
+    /// The same in the places of the whole, given the place of each operation of the part.
+    fn placed_at(self, part: &[u32]) -> StuckAt {
+        let samples = self.samples.into_iter().map(|sample| Sample {
+            applied: placed(&sample.applied, part),
+            waiting: placed(&sample.waiting, part),
+            order: sample.order.map(|order| placed(&order, part)),
+            ..sample
+        });
+        StuckAt { op: part[self.op as usize], survivors: self.survivors, samples: samples.collect() }
+    }
+}
