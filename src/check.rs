@@ -143,7 +143,7 @@ pub struct Finding {
 #[derive(Debug)]
 pub enum Found {
     /// Of `linear`.
-    Linear(Linear),
+    Linear(Box<Linear>),
     /// Of `stats`.
     Stats(Stats),
     /// Of `exceptions`.
@@ -269,7 +269,7 @@ fn pick(options: &CheckOptions, workload: &Workload) -> Result<Vec<&'static Chec
 fn run(checker: &'static CheckerInfo, history: &History, workload: &Workload, options: &CheckOptions) -> Finding {
     let start = Instant::now();
     let work = || match checker.name {
-        "linear" => linear(history, workload, options).map_or_else(Found::NotRun, Found::Linear),
+        "linear" => linear(history, workload, options).map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
         "stats" => Found::Stats(stats(history)),
         _ => Found::Exceptions(exceptions(history)),
     };

@@ -434,6 +434,7 @@ fn coverage_json(linear: &Linear, history: &History) -> Json {
         "by_kind": kinds,
         "keys": coverage.keys,
         "keys_decided": coverage.keys_decided,
+        "decided_by": coverage.methods.iter().map(|(m, n)| (m.name().to_string(), json!(n))).collect::<serde_json::Map<_, _>>(),
         "undecided": coverage.undecided.iter().map(|u| json!({
             "key": key_text(history, &linear.keys, u.key), "why": u.why.to_string(), "known": u.known,
         })).collect::<Vec<_>>(),

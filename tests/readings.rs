@@ -9,6 +9,7 @@ use elench_checkers::linear::registers::NilReads;
 use elench_formats::build::{BuildOptions, Lift};
 use elench_formats::notation::history_with;
 use elench_formats::open::{OpenOptions, open_bytes};
+use elench_formats::write::{Target, to_writer};
 use elench_formats::{Format, History, Value};
 
 fn options(initial: Value) -> CheckOptions {
@@ -230,4 +231,43 @@ fn no_answer_about_a_repaired_history_stands() {
     let report = judged(&h, Value::Nil);
     assert_eq!(report.valid, Valid::Unknown);
     assert!(report.why.unwrap().contains("a violation in what --lenient left"));
+}
+
+fn record(process: &str, rest: &str) -> String {
+    format!("{{\"process_id\":{process},{rest}}}\n")
+}
+
+#[test]
+fn a_process_that_reads_what_it_overwrote_is_stale_even_at_one_time() {
+    let writes = record("0", r#""op_type":"write","input":1,"invoke_ts":0,"complete_ts":1"#)
+        + &record("0", r#""op_type":"write","input":2,"invoke_ts":1,"complete_ts":2"#);
+    let read = |process| record(process, r#""op_type":"read","output":1,"invoke_ts":2,"complete_ts":3"#);
+    assert_eq!(judged(&file("schema", &(writes.clone() + &read("0"))), Value::Nil).valid, Valid::No);
+    // Another client's read touches the second write, and may come before it.
+    assert_eq!(judged(&file("schema", &(writes + &read("1"))), Value::Nil).valid, Valid::Yes);
+}
+
+#[test]
+fn a_write_that_nobody_answered_may_have_happened_whatever_the_recorder_forgot_to_mark() {
+    let read = record("1", r#""op_type":"read","output":1,"invoke_ts":5,"complete_ts":6"#);
+    let judge = |write: &str| judged(&file("schema", &(record("0", write) + &read)), Value::Nil).valid;
+    let write = r#""op_type":"write","input":1,"invoke_ts":0,"#;
+    assert_eq!(judge(&format!(r#"{write}"complete_ts":4,"error":"request timed out""#)), Valid::Yes);
+    assert_eq!(judge(&format!(r#"{write}"error":"connection reset""#)), Valid::Yes);
+    assert_eq!(judge(&format!(r#"{write}"complete_ts":4,"error":"conflict""#)), Valid::No);
+    assert_eq!(judge(&format!(r#"{write}"complete_ts":4,"error":"timeout","timeout_marker":false"#)), Valid::No);
+}
+
+#[test]
+fn processes_known_by_name_keep_it_through_the_default_schema() {
+    let text = record("\"b\"", r#""op_type":"read","output":null,"invoke_ts":0,"complete_ts":2"#)
+        + &record("\"a\"", r#""op_type":"write","input":1,"invoke_ts":1,"complete_ts":3,"mark":{"~edn":"nil"}"#);
+    for (target, format) in [(Target::Schema, "schema"), (Target::Csv, "csv")] {
+        let mut bytes = Vec::new();
+        to_writer(&file("schema", &text), target, &mut bytes).unwrap();
+        let back = file(format, std::str::from_utf8(&bytes).unwrap());
+        let names: Vec<_> = back.ops().map(|op| op.extra("process_id").map(str::to_string)).collect();
+        assert_eq!(names, [Some("\"b\"".to_string()), Some("\"a\"".to_string())]);
+        assert_eq!(back.op(1).extra("mark"), Some("nil"));
+    }
 }

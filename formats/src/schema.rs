@@ -9,6 +9,7 @@
 //! |---|---|
 //! | a further field `status` says `ok`, `fail`, `info` or `pending` | what it says: our writer adds it where the rest is not clear |
 //! | else `timeout_marker` true | `info`, at `complete_ts` if there is one; an `output` is kept |
+//! | else `error` not null, but `complete_ts` null, or `timeout_marker` null and the error speaks of a timeout | `info`: nobody answered, whatever the recorder forgot to mark |
 //! | else `error` not null | `fail` |
 //! | else `complete_ts` null | none: pending |
 //! | else | `ok` |
@@ -17,7 +18,8 @@
 //! would be lost becomes an extra, unless null: `op_id`, `key`, `fault_epoch` of the invocation; `error`, `node_seen` (as
 //! `node`) and every unknown field of the completion, or of the invocation where there is none (there `output` too, which a
 //! pending operation should not have). An unknown field called like a part of an event (`type`, `value`, …), or `node`, has
-//! its name kept as a string, so that nothing collides.
+//! its name kept as a string, so that nothing collides. Null says that a field does not apply; an extra that *is* nil is
+//! written `{"~edn": "nil"}`.
 //!
 //! A `process_id` may be a number or a name. A name becomes a number that no other process of the input has, the lowest
 //! free one when it is first seen, and stays as the extra `process_id` of the invocation. So does a number that a name got
@@ -115,7 +117,7 @@ pub(crate) struct Record<'a> {
     pub(crate) f: Option<TextId>,
     pub(crate) invoked: Option<i64>,
     pub(crate) completed: Option<i64>,
-    pub(crate) timed_out: bool,
+    pub(crate) timed_out: Option<bool>,
     op_id: Cell,
     key: Cell,
     input: Cell,
@@ -134,7 +136,7 @@ impl<'a> Record<'a> {
             f: None,
             invoked: None,
             completed: None,
-            timed_out: false,
+            timed_out: None,
             op_id: Cell::Nil,
             key: Cell::Nil,
             input: Cell::Nil,
@@ -160,13 +162,14 @@ impl<'a> Record<'a> {
     }
 
     /// What completed it; `None` while it is pending.
-    fn completion(&self, said: Option<Said>) -> Option<EventType> {
+    fn completion(&self, said: Option<Said>, batch: &EventBatch) -> Option<EventType> {
+        let forgotten = || self.completed.is_none() || (self.timed_out.is_none() && is_timeout(self.error, batch));
         if let Some(said) = said {
             said.0
-        } else if self.timed_out {
+        } else if self.timed_out == Some(true) {
             Some(EventType::Info)
         } else if self.error != Cell::Nil {
-            Some(EventType::Fail)
+            Some(if forgotten() { EventType::Info } else { EventType::Fail })
         } else {
             self.completed.map(|_| EventType::Ok)
         }
@@ -181,7 +184,7 @@ impl<'a> Record<'a> {
     ) -> Parse<()> {
         let (process, alias) = processes.assign(&self.process, batch)?;
         let said = others.iter().find_map(|&(name, cell)| Said::of(name, cell, batch));
-        let mut completion = self.completion(said);
+        let mut completion = self.completion(said, batch);
         let mut kind = EventType::Invoke;
         if matches!(process, Process::Actor(_)) {
             kind = EventType::Info;
@@ -223,6 +226,13 @@ impl<'a> Record<'a> {
         late.extend(others.iter().filter(|&&(name, cell)| Said::of(name, cell, batch).is_none()));
         Ok(late)
     }
+}
+
+/// Does an error say that there was no answer in time?
+fn is_timeout(error: Cell, batch: &EventBatch) -> bool {
+    let Cell::Text(text) = error else { return false };
+    let text = batch.texts.get(text).to_ascii_lowercase();
+    ["timeout", "timed out", "timed-out", "timed_out", "deadline"].iter().any(|sign| text.contains(sign))
 }
 
 /// What a further field `status` says: the type of the completion, or that there is none.
@@ -326,10 +336,11 @@ fn json_record<'a>(
             Some("complete_ts") => record.completed = integer(cur, "complete_ts")?,
             Some("timeout_marker") => record.timed_out = json_flag(cur)?,
             _ => {
+                let is_null = cur.peek()? == b'n';
                 let value = shredder.field(cur, batch)?;
                 match key.as_str().and_then(|k| record.cell(k)) {
                     Some(cell) => *cell = value,
-                    None => others.push((intern(batch, &other_name(&key))?, value)),
+                    None => others.push((intern(batch, &other_name(&key))?, said(value, is_null, batch)?)),
                 }
             }
         }
@@ -339,6 +350,11 @@ fn json_record<'a>(
     }
     keep_others(others);
     Ok(record)
+}
+
+/// A value of an unknown field: a nil that somebody wrote is kept as its text, as nothing is told by `Nil`.
+fn said(value: Cell, is_null: bool, batch: &mut EventBatch) -> Parse<Cell> {
+    if value == Cell::Nil && !is_null { Ok(Cell::Text(intern(batch, "nil")?)) } else { Ok(value) }
 }
 
 /// Of unknown fields with one name the last stays, if it is not null.
@@ -351,13 +367,13 @@ pub(crate) fn keep_others(others: &mut Vec<(TextId, Cell)>) {
     others.extend(extras.iter().filter(|e| e.value != Cell::Nil).map(|e| (e.name, e.value)));
 }
 
-fn json_flag(cur: &mut Cursor<'_>) -> Parse<bool> {
+fn json_flag(cur: &mut Cursor<'_>) -> Parse<Option<bool>> {
     if matches!(cur.peek()?, b't' | b'f' | b'n') {
-        return Ok(cur.literal()?.unwrap_or(false));
+        return cur.literal();
     }
     let here = cur.clone();
     match integer(cur, "timeout_marker") {
-        Ok(Some(n @ 0..=1)) => Ok(n == 1),
+        Ok(Some(n @ 0..=1)) => Ok(Some(n == 1)),
         Err(Halt::More) => Err(Halt::More),
         _ => Err(here.bad("\"timeout_marker\" must be true, false or null", "")),
     }
@@ -396,7 +412,7 @@ impl CsvRows {
                 Column::Known("op_type") => record.f = Some(intern(batch, text)?),
                 Column::Known("invoke_ts") => record.invoked = Some(csv_integer(text, "invoke_ts")?),
                 Column::Known("complete_ts") => record.completed = Some(csv_integer(text, "complete_ts")?),
-                Column::Known("timeout_marker") => record.timed_out = csv_flag(text)?,
+                Column::Known("timeout_marker") => record.timed_out = Some(csv_flag(text)?),
                 Column::Known(field) => {
                     let value = csv_cell(text, batch, &mut self.shredder)?;
                     if let Some(cell) = record.cell(field) {
@@ -405,6 +421,7 @@ impl CsvRows {
                 }
                 Column::Other(name) => {
                     let value = csv_cell(text, batch, &mut self.shredder)?;
+                    let value = said(value, text == "null", batch)?;
                     if value != Cell::Nil {
                         self.others.push((intern(batch, name)?, value));
                     }

@@ -236,14 +236,15 @@ fn function(array: &ArrayRef, i: usize, batch: &mut EventBatch) -> Parse<Option<
     }
 }
 
-fn flag(array: &ArrayRef, i: usize) -> Parse<bool> {
+fn flag(array: &ArrayRef, i: usize) -> Parse<Option<bool>> {
     if let Some(text) = text_at(array, i) {
-        return csv_flag(text);
+        return csv_flag(text).map(Some);
     }
     match value(array, i, 0)? {
-        Value::Nil | Value::Int(0) => Ok(false),
-        Value::Int(1) => Ok(true),
-        Value::Bool(b) => Ok(b),
+        Value::Nil => Ok(None),
+        Value::Int(0) => Ok(Some(false)),
+        Value::Int(1) => Ok(Some(true)),
+        Value::Bool(b) => Ok(Some(b)),
         other => Err(ReadError::new(format!("\"timeout_marker\" is {other}, not true or false")).into()),
     }
 }

@@ -10,8 +10,10 @@ use super::json::{op_value, scalar, string, write_edn_as_json};
 use crate::columns::Scalar;
 use crate::error::{ReadError, Result};
 use crate::history::{History, KeyForm, OpRef, Status};
-use crate::schema::{FIELDS, is_bare_string};
-use crate::value::push_int;
+use crate::json::cursor::Text;
+use crate::json::events::EDN_FIELD;
+use crate::schema::{FIELDS, is_bare_string, other_name};
+use crate::value::{Value, push_int};
 
 /// Writes a history as JSON Lines of records.
 ///
@@ -92,6 +94,38 @@ fn check(history: &History) -> Result<()> {
     Ok(())
 }
 
+/// Was the history recorded in this schema, where processes may have names?
+fn is_named(history: &History) -> bool {
+    matches!(history.meta().format.as_str(), "schema" | "csv")
+}
+
+/// The field's key, from which reading finds its name again, and takes it for no field of the schema.
+fn key(name: &str) -> String {
+    let bare = if name.starts_with('"') { crate::edn::parse(name).ok() } else { Some(Value::str(name)) };
+    match bare {
+        Some(Value::Str(key))
+            if !FIELDS.contains(&&*key) && *key != *"status" && other_name(&Text::Raw(&key)) == name =>
+        {
+            key.to_string()
+        }
+        _ => format!("{EDN_FIELD}{name}"),
+    }
+}
+
+/// The process, by the name that a source in this schema gave it.
+fn process(history: &History, op: &OpRef<'_>) -> Option<String> {
+    let number = op.process()?;
+    let name = op.invoke_extras().find(|(name, _)| is_named(history) && *name == "process_id");
+    Some(name.map_or_else(
+        || number.to_string(),
+        |(_, name)| {
+            let mut json = String::new();
+            write_edn_as_json(name, &mut json);
+            json
+        },
+    ))
+}
+
 /// The fields of an operation, each as JSON text.
 fn record(history: &History, op: &OpRef<'_>) -> Vec<(String, String)> {
     let json = |write: &dyn Fn(&mut String)| {
@@ -103,9 +137,11 @@ fn record(history: &History, op: &OpRef<'_>) -> Vec<(String, String)> {
     let text = |s: Option<&str>| s.map_or("null".into(), |s| json(&|out| string(s, out)));
     let edn = |s: Option<&str>| s.map_or("null".into(), |s| json(&|out| write_edn_as_json(s, out)));
     let tuple = history.meta().keys == KeyForm::Tuple;
+    // The invocation may bear one.
+    let error = op.error().or_else(|| op.extra("error")).filter(|error| *error != "nil");
     let mut fields: Vec<(String, String)> = vec![
         ("op_id".into(), op.extra("op_id").map_or_else(|| op.index().to_string(), |id| edn(Some(id)))),
-        ("process_id".into(), op.process().map_or_else(|| text(op.actor()), |p| p.to_string())),
+        ("process_id".into(), process(history, op).unwrap_or_else(|| text(op.actor()))),
         ("invoke_ts".into(), int(op.invoke_time())),
         ("complete_ts".into(), int(op.complete_time())),
         ("op_type".into(), text(op.f())),
@@ -125,23 +161,26 @@ fn record(history: &History, op: &OpRef<'_>) -> Vec<(String, String)> {
                 if tuple { super::json::value(history, op.output(), out) } else { op_value(history, op, false, out) }
             }),
         ),
-        ("error".into(), edn(op.error())),
+        ("error".into(), edn(error)),
         ("timeout_marker".into(), op.status().is_unknown().to_string()),
-        ("node_seen".into(), text(op.node())),
+        ("node_seen".into(), op.node().map_or_else(|| edn(op.extra("node")), |node| text(Some(node)))),
         ("fault_epoch".into(), text(op.fault_epoch())),
     ];
     let implied = match op.status() {
-        Status::Ok => op.error().is_none(),
-        Status::Fail => op.error().is_some(),
+        Status::Ok => error.is_none(),
+        Status::Fail => error.is_some() && op.complete_time().is_some(),
         Status::Info => true,
         Status::Pending => false,
     };
     if !implied {
         fields.push(("status".into(), text(Some(op.status().name()))));
     }
-    for (name, value) in op.extras().chain(op.invoke_extras()) {
-        if !fields.iter().any(|(n, _)| n == name) && name != "node" {
-            fields.push((name.to_string(), edn(Some(value))));
+    let told = ["op_id", "error", "node", if is_named(history) { "process_id" } else { "op_id" }];
+    for (name, value) in op.extras().chain(op.invoke_extras()).filter(|(name, _)| !told.contains(name)) {
+        let key = key(name);
+        if !fields.iter().any(|(k, _)| *k == key) {
+            let value = if value == "nil" { r#"{"~edn":"nil"}"#.into() } else { edn(Some(value)) };
+            fields.push((key, value));
         }
     }
     fields
