@@ -269,7 +269,9 @@ fn pick(options: &CheckOptions, workload: &Workload) -> Result<Vec<&'static Chec
 fn run(checker: &'static CheckerInfo, history: &History, workload: &Workload, options: &CheckOptions) -> Finding {
     let start = Instant::now();
     let work = || match checker.name {
-        "linear" => linear(history, workload, options).map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
+        "linear" => {
+            linear(history, workload, options).map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found)))
+        }
         "stats" => Found::Stats(stats(history)),
         _ => Found::Exceptions(exceptions(history)),
     };

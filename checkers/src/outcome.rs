@@ -126,7 +126,7 @@ impl Coverage {
         self.ops.iter().filter(|((_, s), _)| *s == status).map(|(_, n)| n).sum()
     }
 
-    fn add(&mut self, other: Coverage) {
+    pub(crate) fn add(&mut self, other: Coverage) {
         for (key, n) in other.ops {
             *self.ops.entry(key).or_default() += n;
         }

@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::outcome::{Certificate, DeadEnd, OpId, Stuck, Violation};
 
 /// Operations of a small sub-history that are listed one by one in the text.
-const LISTED: usize = 12;
+pub(super) const LISTED: usize = 12;
 
 /// What is known of a key that was given up.
 pub(super) fn known<M: Model>(problem: &Problem<M>, reached: Option<u32>, frontier: usize) -> String {

@@ -23,6 +23,7 @@ mod log;
 pub mod monitor;
 pub mod registers;
 mod search;
+pub mod sequential;
 mod shrink;
 mod solve;
 #[cfg(test)]

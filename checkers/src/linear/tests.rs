@@ -20,7 +20,8 @@ pub(crate) fn history(text: &str) -> Vec<Op> {
             "info" => drop(open.remove(process)),
             _ => {
                 open.insert(process, ops.len());
-                ops.push(Operation { id: OpId(time), process: None, call: time, ret: None, op: register_op(what) });
+                let process = process.parse().ok();
+                ops.push(Operation { id: OpId(time), process, call: time, ret: None, op: register_op(what) });
             }
         }
     }
@@ -225,7 +226,7 @@ fn random_shape(random: &mut Random, ops: u64) -> Shape {
     }
 }
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let seed = std::env::var("ELENCH_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed);
     println!("ELENCH_SEED={seed}");
     seed
