@@ -26,6 +26,7 @@ mod search;
 pub mod sequential;
 mod shrink;
 mod solve;
+pub mod staleness;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod verify;

@@ -44,8 +44,10 @@ use crate::linear::Operation;
 use crate::linear::monitor::Monitored;
 
 pub mod register;
+pub mod stale;
 
 pub use register::{Register, RegisterOp, Value};
+pub use stale::StaleRegister;
 
 /// A sequential specification.
 pub trait Model: Clone + Send + Sync {
