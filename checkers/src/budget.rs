@@ -41,7 +41,8 @@ pub struct Budget {
     memory: u64,
     threads: Option<NonZeroUsize>,
     reserved: Arc<AtomicU64>,
-    cancelled: Arc<AtomicBool>,
+    /// Our own flag last, before it those of whom we work for.
+    cancelled: Vec<Arc<AtomicBool>>,
 }
 
 impl Default for Budget {
@@ -53,7 +54,8 @@ impl Default for Budget {
 impl Budget {
     /// No bound on anything; as many threads as there are cores.
     pub fn unlimited() -> Self {
-        Budget { deadline: None, memory: u64::MAX, threads: None, reserved: Arc::default(), cancelled: Arc::default() }
+        let cancelled = vec![Arc::default()];
+        Budget { deadline: None, memory: u64::MAX, threads: None, reserved: Arc::default(), cancelled }
     }
 
     /// Stops this long from now, or when it would have stopped anyway if that is sooner. A time beyond what the clock
@@ -94,12 +96,22 @@ impl Budget {
 
     /// Asks everyone who works under this budget or a clone of it to stop.
     pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
+        if let Some(own) = self.cancelled.last() {
+            own.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The same bounds for a part of the work, which can be cancelled by itself.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        let mut part = self.clone();
+        part.cancelled.push(Arc::default());
+        part
     }
 
     /// Is something used up?
     pub fn spent(&self) -> Option<Spent> {
-        if self.cancelled.load(Ordering::Relaxed) {
+        if self.cancelled.iter().any(|flag| flag.load(Ordering::Relaxed)) {
             return Some(Spent::Cancelled);
         }
         if self.reserved.load(Ordering::Relaxed) > self.memory {
@@ -166,6 +178,16 @@ mod tests {
         assert_eq!(clone.spent(), None);
         clone.cancel();
         assert_eq!(budget.spent(), Some(Spent::Cancelled));
+    }
+
+    #[test]
+    fn a_part_is_cancelled_with_the_whole_and_not_the_other_way_round() {
+        let budget = Budget::unlimited();
+        let (one, other) = (budget.part(), budget.part());
+        one.cancel();
+        assert_eq!((one.spent(), other.spent(), budget.spent()), (Some(Spent::Cancelled), None, None));
+        budget.cancel();
+        assert_eq!(other.spent(), Some(Spent::Cancelled));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::budget::Budget;
 use crate::model::Model;
 use crate::outcome::{Answer, Certificate, Coverage, KeyId, KeyOrder, OpId, Outcome, Status, Stuck, Undecided, Why};
 
+mod depth;
 mod explain;
 mod frontier;
 mod log;

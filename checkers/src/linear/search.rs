@@ -941,7 +941,7 @@ fn append(log: &mut Option<Log>, entry: Entry, before: u32) -> u32 {
 }
 
 /// Invocations and returns by time; what happens at the same time counts as concurrent, so invocations come first.
-fn events<O>(ops: &[Operation<O>]) -> Vec<(u32, bool)> {
+pub(super) fn events<O>(ops: &[Operation<O>]) -> Vec<(u32, bool)> {
     let mut events: Vec<(u64, bool, u32)> = Vec::with_capacity(2 * ops.len());
     for (i, op) in ops.iter().enumerate() {
         events.push((op.call, false, i as u32));

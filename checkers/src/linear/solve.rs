@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::monitor::{Conflict, Monitored, prefix};
 use super::search::{self, Found, Sample, StuckAt, TooMany};
-use super::{Evidence, Operation, verify};
+use super::{Evidence, Operation, depth, verify};
 use crate::budget::Budget;
 use crate::model::Model;
 use crate::outcome::Method;
@@ -81,7 +81,7 @@ fn solve_part<M: Model>(
     } else {
         model.monitor(ops, budget)
     };
-    let searched = || search::search(model, ops, budget, evidence.orders).map_err(|TooMany| Failure::TooMany);
+    let searched = || both_searches(model, ops, budget, evidence.orders).map_err(|TooMany| Failure::TooMany);
     let (found, core) = match monitored {
         Monitored::NotApplicable => {
             let found = searched()?;
@@ -102,6 +102,47 @@ fn solve_part<M: Model>(
         methods = vec![(Method::Both, 1)];
     }
     Ok(Solved { found, methods, core })
+}
+
+/// Operations from which on a second thread is worth its while.
+const WORTH_A_THREAD: usize = 200;
+
+/// The frontier search, and where there are cores the depth-first one beside it: the first to end has the answer. An order is
+/// verified before it counts.
+fn both_searches<M: Model>(
+    model: &M,
+    ops: &[Operation<M::Op>],
+    budget: &Budget,
+    keep_order: bool,
+) -> Result<Found, TooMany> {
+    if budget.thread_count() == 1 || ops.len() < WORTH_A_THREAD || search::has_touching(ops) {
+        return search::search(model, ops, budget, keep_order);
+    }
+    let (wide, deep) = (budget.part(), budget.part());
+    let (wide_found, deep_found) = rayon::join(
+        || {
+            let found = search::search(model, ops, &wide, keep_order);
+            if !matches!(found, Ok(Found::GaveUp { .. })) {
+                deep.cancel();
+            }
+            found
+        },
+        || {
+            let found = depth::search(model, ops, &deep);
+            let is_found = match &found {
+                Found::Order(Some(order)) => verify::verify_places(model, ops, order).is_ok(),
+                found => matches!(found, Found::Stuck(_)),
+            };
+            if is_found {
+                wide.cancel();
+            }
+            is_found.then_some(found)
+        },
+    );
+    match (wide_found, deep_found) {
+        (Ok(Found::GaveUp { .. }), Some(found)) => Ok(found),
+        (found, _) => found,
+    }
 }
 
 /// What the search says of a monitor's core: where it is stuck, in the places of the whole.

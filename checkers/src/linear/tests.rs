@@ -70,7 +70,31 @@ pub(crate) fn decide_and_verify<M: Model>(model: &M, ops: &[Operation<M::Op>]) -
     let answers = [search::FIRST_BEAM, 1, usize::MAX].map(|beam| decide_from(beam, model, ops));
     assert!(answers[0] == answers[1] && answers[1] == answers[2], "{answers:?}: {ops:?}");
     assert_eq!(decide_every_way(model, ops), answers[0], "{ops:?}");
+    assert_eq!(decide_depth_first(model, ops).unwrap_or(answers[0]), answers[0], "{ops:?}");
     answers[0]
+}
+
+/// Decides depth first; no order goes beyond the return at which the frontier dies. Nothing where only processes tell times apart.
+fn decide_depth_first<M: Model>(model: &M, ops: &[Operation<M::Op>]) -> Option<bool> {
+    if search::has_touching(ops) {
+        return None;
+    }
+    match (
+        depth::search(model, ops, &Budget::unlimited().memory(1 << 20)),
+        search::search(model, ops, &Budget::unlimited(), false),
+    ) {
+        (Found::Order(order), Ok(Found::Order(_))) => {
+            let flaw = verify::verify_places(model, ops, &order.unwrap());
+            assert_eq!(flaw, Ok(()), "{ops:?}");
+            Some(true)
+        }
+        (Found::Stuck(deep), Ok(Found::Stuck(wide))) => {
+            assert_eq!(deep.op, wide.op, "{ops:?}");
+            Some(false)
+        }
+        (Found::GaveUp { .. }, _) => None,
+        (deep, wide) => panic!("{deep:?} {wide:?} {ops:?}"),
+    }
 }
 
 /// Decides by parts and monitors, cross-checked by the search.
