@@ -22,6 +22,7 @@ mod explain;
 mod frontier;
 mod log;
 pub mod monitor;
+pub mod online;
 pub mod registers;
 mod search;
 pub mod sequential;

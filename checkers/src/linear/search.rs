@@ -49,6 +49,7 @@ use super::frontier::Frontier;
 use super::log::{Entry, Log, MAX_OPS, ROOT};
 use crate::budget::{Budget, Reservation, Spent};
 use crate::model::Model;
+use crate::outcome::OpId;
 
 /// What the search found. Operations are named by their place in the input.
 #[derive(Debug)]
@@ -135,6 +136,53 @@ pub(super) fn search_from<M: Model>(
             return Ok(found);
         }
         beam = beam.saturating_mul(WIDER);
+    }
+}
+
+/// A configuration by itself: what a search that goes on later needs of it.
+#[derive(Clone, Debug)]
+pub(super) struct Carried<S> {
+    state: S,
+    /// Open operations that have taken effect.
+    done: Vec<OpId>,
+    /// Open operations that may be thought to stand before the last overwriting one.
+    absorbable: Vec<OpId>,
+    /// Crashed operations used, by one that stands for all that are equal to it.
+    used: Vec<(OpId, u64)>,
+}
+
+/// How far a part of a history could be followed.
+pub(super) enum Followed<S> {
+    /// These configurations are left at its end.
+    Reached(Vec<Carried<S>>),
+    /// None is.
+    Stuck(StuckAt),
+    /// Not known.
+    GaveUp(Spent),
+}
+
+/// Goes on from where an earlier search ended, up to a time (what happens at it excluded), and drops no configuration that might
+/// matter. The first `open` operations are those that were open or had crashed there; what is left at the beginning are
+/// `from`, or, when there are none, the initial state.
+pub(super) fn follow<M: Model>(
+    model: &M,
+    ops: &[Operation<M::Op>],
+    open: usize,
+    from: &[Carried<M::State>],
+    until: u64,
+    budget: &Budget,
+) -> Followed<M::State> {
+    let mut search = Search::new(model, ops, budget, false, usize::MAX);
+    let end = search.events.partition_point(|&(op, returns)| {
+        let op = &ops[op as usize];
+        (if returns { op.ret.unwrap_or(u64::MAX) } else { op.call }) < until
+    });
+    search.events.truncate(end);
+    search.resume = (!from.is_empty()).then_some((open, from));
+    match search.walk(&mut None) {
+        Err(spent) => Followed::GaveUp(spent),
+        Ok(Some(op)) => Followed::Stuck(search.stuck_at(op)),
+        Ok(None) => Followed::Reached(search.carry()),
     }
 }
 
@@ -318,6 +366,8 @@ struct Search<'a, M: Model> {
     /// Configurations to keep at most, and whether more were dropped: then death proves nothing.
     beam: usize,
     narrowed: bool,
+    /// What the frontier is once so many operations are open.
+    resume: Option<(usize, &'a [Carried<M::State>])>,
 }
 
 impl<'a, M: Model> Search<'a, M> {
@@ -379,6 +429,7 @@ impl<'a, M: Model> Search<'a, M> {
             ticks: 0,
             beam,
             narrowed: false,
+            resume: None,
             model,
         }
     }
@@ -399,6 +450,9 @@ impl<'a, M: Model> Search<'a, M> {
         self.front.insert(&initial, ROOT);
         let mut returns_seen = 0u32;
         for time in 0..self.events.len() {
+            if self.resume.is_some_and(|(open, _)| open == time) {
+                self.resume_front();
+            }
             let (op, returns) = self.events[time];
             self.tick()?;
             if !returns {
@@ -415,7 +469,51 @@ impl<'a, M: Model> Search<'a, M> {
             }
             self.collect();
         }
+        if self.resume.is_some() {
+            self.resume_front();
+        }
         Ok(None)
+    }
+
+    /// The frontier becomes what an earlier search left.
+    fn resume_front(&mut self) {
+        let Some((open, from)) = self.resume.take() else { return };
+        let places: HashMap<OpId, u32, FixedState> = (0..).zip(&self.ops[..open]).map(|(i, op)| (op.id, i)).collect();
+        let slot = |search: &Self, id: &OpId| places.get(id).and_then(|place| search.slot_of.get(place)).copied();
+        self.front.clear(self.width);
+        for carried in from {
+            let mut config = vec![0; self.width];
+            config[0] = u64::from(self.states.id(carried.state.clone()));
+            carried.done.iter().filter_map(|id| slot(self, id)).for_each(|s| s.add_to(&mut config[1..]));
+            let absorbable = carried.absorbable.iter().filter_map(|id| slot(self, id));
+            absorbable.for_each(|s| s.add_to(&mut config[1 + self.set_words..]));
+            for (id, used) in &carried.used {
+                let class = places.get(id).map(|&place| self.crashed_of[self.class[place as usize] as usize]);
+                if let Some(crashed) = class.and_then(|class| self.crashed.get(class as usize)) {
+                    config[crashed.lane.word] += used << crashed.lane.shift;
+                }
+            }
+            self.front.insert(&config, ROOT);
+        }
+    }
+
+    /// The frontier by itself.
+    fn carry(&self) -> Vec<Carried<M::State>> {
+        let ids = |bits: &[u64]| {
+            let open = self.slot_of.iter().filter(|(_, slot)| slot.is_in(bits));
+            open.map(|(&op, _)| self.ops[op as usize].id).collect()
+        };
+        let carry = |i: usize| {
+            let config = self.front.get(i);
+            let used = self.crashed.iter().map(|c| (self.ops[c.members[0] as usize].id, c.lane.get(config)));
+            Carried {
+                state: self.states.get(config[0]).clone(),
+                done: ids(self.done(config)),
+                absorbable: ids(self.absorbable(config)),
+                used: used.filter(|&(_, used)| used > 0).collect(),
+            }
+        };
+        (0..self.front.len()).map(carry).collect()
     }
 
     /// Looks at the budget now and then.

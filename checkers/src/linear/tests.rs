@@ -166,20 +166,20 @@ impl Random {
 
 /// What a history should look like.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
-    processes: u64,
-    ops: usize,
-    values: u64,
-    info: u64,
-    cas: u64,
-    mismatch: u64,
+pub(crate) struct Shape {
+    pub(crate) processes: u64,
+    pub(crate) ops: usize,
+    pub(crate) values: u64,
+    pub(crate) info: u64,
+    pub(crate) cas: u64,
+    pub(crate) mismatch: u64,
     /// Per mille of reads that return anything at all.
-    lies: u64,
+    pub(crate) lies: u64,
 }
 
 /// A run of a register by `processes` clients: every operation takes effect at some moment between its invocation and
 /// its completion, or, when it crashes, perhaps never, perhaps after; results are true except for lies.
-fn simulate(random: &mut Random, shape: Shape) -> Vec<Op> {
+pub(crate) fn simulate(random: &mut Random, shape: Shape) -> Vec<Op> {
     #[derive(Clone)]
     struct Running {
         op: usize,
@@ -238,7 +238,7 @@ fn simulate(random: &mut Random, shape: Shape) -> Vec<Op> {
     ops
 }
 
-fn random_shape(random: &mut Random, ops: u64) -> Shape {
+pub(crate) fn random_shape(random: &mut Random, ops: u64) -> Shape {
     Shape {
         processes: 2 + random.below(4),
         ops: 1 + random.below(ops) as usize,
