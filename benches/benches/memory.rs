@@ -12,6 +12,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
+use elench_benches::plot::{Line, chart};
+use elench_benches::process::{circumstances, status_bytes};
 use elench_benches::{Sample, Samples, cpu_time, jepsen_samples, large, measuring};
 use elench_formats::open::Format;
 use plotters::coord::Shift;
@@ -74,14 +76,6 @@ fn measure_here(reader: &str, path: &str) -> Result<()> {
     }
     println!("{peak} {columns} {best}");
     Ok(())
-}
-
-/// A quantity of `/proc/self/status`.
-fn status_bytes(label: &str) -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line =
-        status.lines().find_map(|line| line.strip_prefix(label)).ok_or("this system has no /proc/self/status")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
 fn measure(sample: &Sample) -> Result<Row> {
@@ -149,25 +143,6 @@ fn tsv(rows: &[Row]) -> String {
     out
 }
 
-/// Machine, profile, load and date.
-fn circumstances() -> String {
-    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("?", |m| m.1);
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().unwrap_or("?").to_string();
-    let date =
-        Command::new("date").args(["-u", "+%F"]).output().map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
-    let date = date.unwrap_or_default();
-    format!("{model}, {cores} cores; profile {}; load {load}; {}", profile(), date.trim())
-}
-
-/// The profile that this was built with, by the directory that it lies in.
-fn profile() -> String {
-    let name = |exe: std::path::PathBuf| Some(exe.ancestors().nth(2)?.file_name()?.to_string_lossy().into_owned());
-    std::env::current_exe().ok().and_then(name).unwrap_or_default()
-}
-
 /// Colours that those who see few colours tell apart (Okabe and Ito), in the order of formats in the legend.
 const COLOURS: [(&str, RGBColor); 7] = [
     ("edn", RGBColor(213, 94, 0)),
@@ -192,67 +167,11 @@ fn plot(rows: &[Row], path: &Path) -> Result<()> {
 }
 
 fn plot_workload(rows: &[Row], workload: &str, panel: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()> {
-    let generated: Vec<&Row> = rows.iter().filter(|r| COLOURS.iter().any(|(f, _)| *f == r.sample.format)).collect();
-    let range = |of: &dyn Fn(&Row) -> f64| {
-        let (low, high) = generated.iter().fold((f64::MAX, 0f64), |(l, h), r| (l.min(of(r)), h.max(of(r))));
-        10f64.powf(low.log10().floor())..10f64.powf(high.log10().ceil())
-    };
-    let (x, y) = (range(&|r| r.sample.operations as f64), range(&|r| r.seconds));
-    let mut chart = ChartBuilder::on(panel)
-        .caption(workload, ("sans-serif", 19))
-        .margin(15)
-        .margin_right(40)
-        .x_label_area_size(50)
-        .y_label_area_size(75)
-        .build_cartesian_2d(x.log_scale(), y.log_scale())?;
-    chart
-        .configure_mesh()
-        .x_desc("operations")
-        .y_desc("CPU seconds")
-        .x_label_formatter(&count)
-        .y_label_formatter(&duration)
-        .axis_desc_style(("sans-serif", 16))
-        .label_style(("sans-serif", 14))
-        .bold_line_style(BLACK.mix(0.2))
-        .light_line_style(BLACK.mix(0.05))
-        .draw()?;
-    for (format, colour) in COLOURS {
-        let of = generated.iter().filter(|r| r.sample.format == format && r.sample.workload == workload);
-        let points: Vec<(f64, f64)> = of.map(|r| (r.sample.operations as f64, r.seconds)).collect();
-        if points.is_empty() {
-            continue;
-        }
-        chart
-            .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?
-            .label(format)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], colour.stroke_width(3)));
-        chart.draw_series(points.iter().map(|&at| Circle::new(at, 4, colour.filled())))?;
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .legend_area_size(28)
-        .margin(12)
-        .label_font(("sans-serif", 15))
-        .background_style(WHITE.mix(0.9))
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
-    Ok(())
-}
-
-/// A power of ten, in the units in which people say it.
-fn count(n: &f64) -> String {
-    match n.log10().round() as i32 {
-        p if p >= 6 => format!("{} million", 10u64.pow(p as u32 - 6)),
-        p if p >= 3 => format!("{},000", 10u64.pow(p as u32 - 3)),
-        _ => n.to_string(),
-    }
-}
-
-fn duration(seconds: &f64) -> String {
-    match seconds.log10().round() as i32 {
-        p if p >= 0 => format!("{} s", 10u64.pow(p as u32)),
-        p if p >= -3 => format!("{} ms", 10u64.pow((p + 3) as u32)),
-        p => format!("{} µs", 10u64.pow((p + 6).max(0) as u32)),
-    }
+    let generated = || rows.iter().filter(|r| COLOURS.iter().any(|(f, _)| *f == r.sample.format));
+    let at = |r: &Row| (r.sample.operations as f64, r.seconds);
+    let lines = COLOURS.map(|(format, colour)| {
+        let of = rows.iter().filter(|r| r.sample.format == format && r.sample.workload == workload);
+        Line { label: format.into(), colour, points: of.map(at).collect() }
+    });
+    chart(panel, workload, &generated().map(at).collect::<Vec<_>>(), &lines)
 }

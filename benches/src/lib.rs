@@ -18,6 +18,9 @@ use elench_formats::write::{Target, to_file};
 use elench_formats::{History, Result};
 use tempfile::TempDir;
 
+pub mod plot;
+pub mod process;
+
 /// Is this `cargo bench`, and not a test run that only asks whether benches work?
 pub fn measuring() -> bool {
     std::env::args().any(|argument| argument == "--bench")
