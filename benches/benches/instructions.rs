@@ -24,8 +24,11 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const CHILD: &str = "--count";
 const OPS: u64 = 10_000;
 
-/// What is counted: by name, how to prepare it.
-const PATHS: [(&str, fn() -> Result<Box<dyn FnOnce()>>); 7] = [
+/// Prepares what is to be counted.
+type Prepare = fn() -> Result<Box<dyn FnOnce()>>;
+
+/// What is counted.
+const PATHS: [(&str, Prepare); 7] = [
     ("read edn cas-register", || read(Workload::CasRegister, "edn")),
     ("read edn list-append", || read(Workload::ListAppend, "edn")),
     ("read jsonl cas-register", || read(Workload::CasRegister, "jsonl")),
