@@ -21,13 +21,15 @@ mod explain;
 mod frontier;
 mod log;
 pub mod monitor;
-pub mod registers;
+pub mod read;
 mod search;
 mod shrink;
 mod solve;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod verify;
+
+pub use read::registers;
 
 use search::Found;
 use solve::Failure;
