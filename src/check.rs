@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use elench_checkers::budget::Budget;
 use elench_checkers::descriptive::{ExceptionGroup, Stats, exceptions, stats};
+use elench_checkers::linear::read::{Misfit, Object, Reading, Settings, Unfit, read};
 use elench_checkers::linear::registers::{FailedCas, NilReads, Options as RegisterOptions, Registers, registers};
 use elench_checkers::linear::{Evidence, check_keys};
-use elench_checkers::outcome::{Coverage, Outcome, Why};
-use elench_formats::columns::Scalar;
+use elench_checkers::outcome::{Coverage, Outcome};
 use elench_formats::{History, Value};
 
+use crate::table;
 use crate::workload::{Workload, guess};
 
 /// A checker that `elench check` can run.
@@ -71,7 +72,7 @@ pub struct ModelInfo {
 }
 
 /// All models.
-pub const MODELS: [ModelInfo; 2] = [
+pub const MODELS: [ModelInfo; 20] = [
     ModelInfo {
         name: "register",
         operations: "read -> value, write value",
@@ -84,6 +85,114 @@ pub const MODELS: [ModelInfo; 2] = [
         initial: "nil",
         example: "{:process 0, :type :invoke, :f :cas, :value [3 4]}",
     },
+    ModelInfo {
+        name: "multi-register",
+        operations: "transactions of [:r key value] and [:w key value]; or read -> {key value …}, write {key value …}",
+        initial: "nil: all unset; {key value …}",
+        example: "{:process 0, :type :ok, :f :txn, :value [[:r :x 1] [:w :y 2]]}",
+    },
+    ModelInfo {
+        name: "versioned-register",
+        operations: "read -> [version value], write [nil value] -> [version value], cas [nil [old new]] -> [version [old new]]; each change makes the version one more",
+        initial: "nil: [0 nil]; [version value]",
+        example: "{:process 0, :type :ok, :f :write, :value [7 3]}",
+    },
+    ModelInfo {
+        name: "map",
+        operations: "get key -> value, put [key value], append [key value], delete key, cas [key [old new]]; or with a :key field",
+        initial: "nil: no entries; a value: what every entry holds",
+        example: "{:process 0, :type :invoke, :f :put, :key \"a\", :value 3}",
+    },
+    ModelInfo {
+        name: "mutex",
+        operations: "acquire, release (lock, unlock), by whomever",
+        initial: "unlocked; locked",
+        example: "{:process 0, :type :invoke, :f :acquire, :value nil}",
+    },
+    ModelInfo {
+        name: "reentrant-mutex",
+        operations: "acquire, release; the owner is the process, or :client in the value",
+        initial: "unlocked; a number: how often one owner may hold it at once",
+        example: "{:process 0, :type :invoke, :f :acquire, :value {:client \"a\"}}",
+    },
+    ModelInfo {
+        name: "fenced-mutex",
+        operations: "acquire -> token, or {:fence token}; release; tokens grow, 0 is none; the owner as for reentrant-mutex",
+        initial: "unlocked; a number: how often one owner may hold it at once (once)",
+        example: "{:process 0, :type :ok, :f :acquire, :value {:client \"a\", :fence 7}}",
+    },
+    ModelInfo {
+        name: "semaphore",
+        operations: "acquire n, release n (one, where no number is given)",
+        initial: "a number of permits, which must be given",
+        example: "{:process 0, :type :invoke, :f :acquire, :value 2}",
+    },
+    ModelInfo {
+        name: "lease",
+        operations: "acquire {:ttl nanoseconds} or {:ttl-ms n}, renew, release; the owner as for reentrant-mutex; needs times",
+        initial: "nil; a number: how many nanoseconds a lease lasts where operations do not say",
+        example: "{:process 0, :type :invoke, :f :acquire, :value {:ttl-ms 500}, :time 1000}",
+    },
+    ModelInfo {
+        name: "counter",
+        operations: "inc, dec, add n, sub n, read -> n; inc-and-get -> n, add-and-get, get-and-add and the like",
+        initial: "0",
+        example: "{:process 0, :type :invoke, :f :add, :value 5}",
+    },
+    ModelInfo {
+        name: "fifo-queue",
+        operations: "enqueue value, dequeue -> value or nil (offer, poll; put, take)",
+        initial: "nil: empty; [first second …]",
+        example: "{:process 0, :type :ok, :f :dequeue, :value 3}",
+    },
+    ModelInfo {
+        name: "priority-queue",
+        operations: "enqueue number, dequeue -> the smallest, or nil",
+        initial: "nil: empty; [number …]",
+        example: "{:process 0, :type :ok, :f :dequeue, :value 3}",
+    },
+    ModelInfo {
+        name: "stack",
+        operations: "push value, pop -> value or nil",
+        initial: "nil: empty; [lowest … top]",
+        example: "{:process 0, :type :ok, :f :pop, :value 3}",
+    },
+    ModelInfo {
+        name: "unordered-queue",
+        operations: "enqueue value, dequeue -> any value or nil",
+        initial: "nil: empty; [value …]",
+        example: "{:process 0, :type :ok, :f :dequeue, :value 3}",
+    },
+    ModelInfo {
+        name: "set",
+        operations: "add value, remove value, contains value -> true or false, read -> all elements",
+        initial: "nil: empty; #{value …}",
+        example: "{:process 0, :type :ok, :f :contains, :value [3 true]}",
+    },
+    ModelInfo {
+        name: "grow-set",
+        operations: "add value, contains value -> true or false, read -> all elements",
+        initial: "nil: empty; #{value …}",
+        example: "{:process 0, :type :ok, :f :read, :value #{1 2}}",
+    },
+    ModelInfo {
+        name: "log",
+        operations: "append value -> offset, read offset -> value or [value …], read {:from a :to b} -> [value …]; offsets count from 0",
+        initial: "nil: empty; [value …]",
+        example: "{:process 0, :type :ok, :f :append, :value {:offset 4}}",
+    },
+    ModelInfo {
+        name: "append-list",
+        operations: "append value, read -> [value …]",
+        initial: "nil: empty; [value …]",
+        example: "{:process 0, :type :ok, :f :read, :value [1 2]}",
+    },
+    ModelInfo {
+        name: "bank",
+        operations: "transfer {:from a, :to b, :amount n}, read -> {account balance …}",
+        initial: "nil: not known; {account balance …}, with :negative-balances? true where allowed",
+        example: "{:process 0, :type :invoke, :f :transfer, :value {:from 0, :to 1, :amount 5}}",
+    },
 ];
 
 /// What to check, and with how much.
@@ -91,7 +200,7 @@ pub const MODELS: [ModelInfo; 2] = [
 pub struct CheckOptions {
     /// Names of checkers; empty: those that fit.
     pub checkers: Vec<String>,
-    /// Name of the model; `None`: the one that fits.
+    /// Name of the model, or path of a table in TOML; `None`: the one that fits.
     pub model: Option<String>,
     /// The state before the first operation.
     pub initial: Value,
@@ -156,15 +265,19 @@ pub enum Found {
 #[derive(Debug)]
 pub struct Linear {
     /// The model that it ran on.
-    pub model: &'static str,
+    pub model: String,
     /// What a failed cas was taken to say.
     pub failed_cas: FailedCas,
     /// Its answer.
     pub outcome: Outcome,
     /// The keys that its evidence names.
-    pub keys: Vec<Scalar>,
-    /// Operations that failed and were left out.
-    pub failed: Coverage,
+    pub keys: Vec<Box<str>>,
+    /// Operations that were left out: those that failed, and those that say nothing.
+    pub left_out: Coverage,
+    /// What was assumed of the operations, sentences.
+    pub assumptions: Vec<String>,
+    /// Acknowledged operations that say nothing to the model, but for reads of nil.
+    pub silent: u64,
     /// Acknowledged reads of nil that were taken to say nothing, as the register cannot be unset.
     pub silent_reads: u64,
 }
@@ -223,14 +336,22 @@ impl std::error::Error for BadRequest {}
 /// Checks one history.
 ///
 /// # Errors
-/// When a checker or model is named that does not exist.
+/// When a checker or model is named that does not exist, or an initial value that is none.
 pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Report, BadRequest> {
     let workload = match &options.workload {
         None => guess(history),
-        Some(name) => Workload { name: known_workload(name)?, why: "as asked".into() },
+        Some(name) => {
+            let name = known_workload(name)?;
+            Workload { name, why: "as asked".into(), model: Some(name) }
+        }
     };
-    let picked = pick(options, &workload)?;
-    let findings: Vec<Finding> = picked.into_iter().map(|c| run(c, history, &workload, options)).collect();
+    let model = options.model.as_deref().or(workload.model).map(Judge::named).transpose()?;
+    if let Some(judge) = &model {
+        judge.refuse_initial(history, &options.initial)?;
+    }
+    let picked = pick(options, model.is_some())?;
+    let findings: Vec<Finding> =
+        picked.into_iter().map(|checker| run(checker, history, model.as_ref(), options)).collect();
     let (valid, why) = merge(&findings, &workload, history);
     Ok(Report { history: name.to_string(), workload, valid, why, ops: history.counts(), findings, recorded: None })
 }
@@ -248,12 +369,7 @@ fn list<const N: usize>(names: [&str; N]) -> String {
     names.join(", ")
 }
 
-fn pick(options: &CheckOptions, workload: &Workload) -> Result<Vec<&'static CheckerInfo>, BadRequest> {
-    if let Some(model) = &options.model
-        && !MODELS.iter().any(|m| m.name == model)
-    {
-        return Err(BadRequest(format!("no model is called `{model}`: there are {}", list(MODELS.map(|m| m.name)))));
-    }
+fn pick(options: &CheckOptions, has_model: bool) -> Result<Vec<&'static CheckerInfo>, BadRequest> {
     if !options.checkers.is_empty() {
         let named = options.checkers.iter().map(|name| {
             CHECKERS.iter().find(|c| c.name == name).ok_or_else(|| {
@@ -262,16 +378,13 @@ fn pick(options: &CheckOptions, workload: &Workload) -> Result<Vec<&'static Chec
         });
         return named.collect();
     }
-    let fits = options.model.is_some() || MODELS.iter().any(|m| m.name == workload.name);
-    Ok(CHECKERS.iter().filter(|c| c.name != "linear" || fits).collect())
+    Ok(CHECKERS.iter().filter(|c| c.name != "linear" || has_model).collect())
 }
 
-fn run(checker: &'static CheckerInfo, history: &History, workload: &Workload, options: &CheckOptions) -> Finding {
+fn run(checker: &'static CheckerInfo, history: &History, model: Option<&Judge>, options: &CheckOptions) -> Finding {
     let start = Instant::now();
     let work = || match checker.name {
-        "linear" => {
-            linear(history, workload, options).map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found)))
-        }
+        "linear" => linear(history, model, options).map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
         "stats" => Found::Stats(stats(history)),
         _ => Found::Exceptions(exceptions(history)),
     };
@@ -280,7 +393,69 @@ fn run(checker: &'static CheckerInfo, history: &History, workload: &Workload, op
     Finding { checker, result, elapsed: start.elapsed() }
 }
 
-fn linear(history: &History, workload: &Workload, options: &CheckOptions) -> Result<Linear, String> {
+/// A model, and how a history is read for it.
+enum Judge {
+    /// A register, with compare-and-set or without.
+    Register { cas: bool },
+    /// Any other object, by name.
+    Object(String, Object),
+}
+
+impl Judge {
+    fn named(name: &str) -> Result<Judge, BadRequest> {
+        let object = match name {
+            "register" => return Ok(Judge::Register { cas: false }),
+            "cas-register" => return Ok(Judge::Register { cas: true }),
+            "multi-register" => Object::MultiRegister,
+            "versioned-register" => Object::VersionedRegister,
+            "map" => Object::Map,
+            "mutex" => Object::Mutex,
+            "reentrant-mutex" => Object::ReentrantMutex,
+            "fenced-mutex" => Object::FencedMutex,
+            "semaphore" => Object::Semaphore,
+            "lease" => Object::Lease,
+            "counter" => Object::Counter,
+            "fifo-queue" => Object::FifoQueue,
+            "priority-queue" => Object::PriorityQueue,
+            "stack" => Object::Stack,
+            "unordered-queue" => Object::UnorderedQueue,
+            "set" => Object::Set,
+            "grow-set" => Object::GrowSet,
+            "log" => Object::Log,
+            "append-list" => Object::AppendList,
+            "bank" => Object::Bank,
+            path if path.ends_with(".toml") => {
+                let (name, table) = table::load(path)?;
+                return Ok(Judge::Object(name, Object::Table(table)));
+            }
+            _ => {
+                let known = list(MODELS.map(|m| m.name));
+                return Err(BadRequest(format!("no model is called `{name}`: there are {known}, or give a TOML file")));
+            }
+        };
+        Ok(Judge::Object(name.to_string(), object))
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Judge::Register { cas: false } => "register",
+            Judge::Register { cas: true } => "cas-register",
+            Judge::Object(name, _) => name,
+        }
+    }
+
+    /// An initial value that is none of the model's is a bad request, whatever is in the history.
+    fn refuse_initial(&self, history: &History, initial: &Value) -> Result<(), BadRequest> {
+        let Judge::Object(name, object) = self else { return Ok(()) };
+        let settings = Settings { initial: initial.clone(), ..Settings::default() };
+        match read(&history.slice(0..0), object, &settings) {
+            Err(Unfit::Initial(why)) => Err(BadRequest(format!("--initial of a {name}: {why}"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn linear(history: &History, model: Option<&Judge>, options: &CheckOptions) -> Result<Linear, String> {
     if !history.meta().real_time {
         return Err(format!(
             "linearizability needs the order of real time, and {} does not record it",
@@ -290,26 +465,56 @@ fn linear(history: &History, workload: &Workload, options: &CheckOptions) -> Res
     if let Some(doubt) = history.meta().doubts.first() {
         return Err(doubt.clone());
     }
-    let name = options.model.as_deref().unwrap_or(workload.name);
-    let model =
-        MODELS.iter().find(|m| m.name == name).ok_or("no model fits these operations: name one with --model")?.name;
+    let model = model.ok_or("no model fits these operations: name one with --model")?;
+    let misfit = |m: Misfit| format!("not a history of a {}: operation {}: {}", model.name(), m.op.0, m.why);
+    match model {
+        Judge::Register { cas } => as_registers(history, *cas, options).map_err(misfit),
+        Judge::Object(name, object) => as_object(history, name, object, options).map_err(|unfit| match unfit {
+            Unfit::Operation(m) => misfit(m),
+            Unfit::Initial(why) => why,
+        }),
+    }
+}
+
+fn evidence(options: &CheckOptions) -> Evidence {
+    Evidence { shrunk_keys: options.examples, ..Evidence::default() }
+}
+
+fn as_registers(history: &History, cas: bool, options: &CheckOptions) -> Result<Linear, Misfit> {
     let by_format = if history.meta().format == "process-log" { FailedCas::Observed } else { FailedCas::DidNotHappen };
     let failed_cas = options.failed_cas.unwrap_or(by_format);
-    let reading = RegisterOptions {
-        initial: options.initial.clone(),
+    let reading = RegisterOptions { initial: options.initial.clone(), failed_cas, nil_reads: options.nil_reads, cas };
+    let Registers { problems, keys, failed, silent_reads } = registers(history, &reading)?;
+    let text = |key| {
+        let mut text = String::new();
+        history.write_scalar(key, &mut text);
+        text.into()
+    };
+    Ok(Linear {
+        model: if cas { "cas-register" } else { "register" }.to_string(),
         failed_cas,
-        nil_reads: options.nil_reads,
-        cas: model == "cas-register",
-    };
-    let Registers { problems, keys, failed, silent_reads } = registers(history, &reading)
-        .map_err(|m| format!("not a history of a {model}: operation {}: {}", m.op.0, m.why))?;
-    let evidence = Evidence { shrunk_keys: options.examples, ..Evidence::default() };
-    let outcome = if problems.is_empty() {
-        Outcome::unknown(Coverage::default(), Why::NoEvidence)
-    } else {
-        check_keys(&problems, &options.budget, &evidence)
-    };
-    Ok(Linear { model, failed_cas, outcome, keys, failed, silent_reads })
+        outcome: check_keys(&problems, &options.budget, &evidence(options)),
+        keys: keys.into_iter().map(text).collect(),
+        left_out: failed,
+        assumptions: Vec::new(),
+        silent: 0,
+        silent_reads,
+    })
+}
+
+fn as_object(history: &History, name: &str, object: &Object, options: &CheckOptions) -> Result<Linear, Unfit> {
+    let settings = Settings { initial: options.initial.clone(), nil_reads: options.nil_reads };
+    let Reading { problems, keys, left_out, silent, assumptions } = read(history, object, &settings)?;
+    Ok(Linear {
+        model: name.to_string(),
+        failed_cas: FailedCas::DidNotHappen,
+        outcome: check_keys(&problems, &options.budget, &evidence(options)),
+        keys,
+        left_out,
+        assumptions,
+        silent,
+        silent_reads: 0,
+    })
 }
 
 /// Invalid beats unknown beats valid; nothing judged is unknown. Of a repaired history no answer stands: a repair may

@@ -9,5 +9,6 @@ pub mod check;
 pub mod cli;
 pub mod generate;
 pub mod report;
+pub mod table;
 pub mod weak;
 pub mod workload;

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use elench_checkers::linear::registers::FailedCas;
 use elench_checkers::outcome::{Certificate, Coverage, OpId, Violation};
 use elench_formats::History;
-use elench_formats::columns::Scalar;
 use elench_formats::history::{KeyForm, Order, Status, is_read};
 use serde_json::{Map, Value as Json, json};
 
@@ -52,11 +51,8 @@ pub fn outcomes(counts: &[u64; 4]) -> String {
 }
 
 /// The key of a problem, as EDN text.
-fn key_text(history: &History, keys: &[Scalar], key: Option<elench_checkers::outcome::KeyId>) -> Option<String> {
-    let scalar = keys.get(key?.0 as usize)?;
-    let mut text = String::new();
-    history.write_scalar(*scalar, &mut text);
-    Some(text)
+fn key_text(linear: &Linear, key: Option<elench_checkers::outcome::KeyId>) -> Option<&str> {
+    linear.keys.get(key?.0 as usize).map(|key| &**key)
 }
 
 /// The report for a person: a verdict line, then what it rests on.
@@ -212,12 +208,19 @@ fn linear_lines(name: &str, linear: &Linear, finding: &Finding, history: &Histor
             if linear.silent_reads == 1 { "is" } else { "are" },
         );
     }
+    if linear.silent > 0 {
+        let say = if linear.silent == 1 { "says" } else { "say" };
+        let _ = writeln!(out, "             {} {say} nothing to this model", counted(linear.silent, "ok operation"));
+    }
+    for assumption in &linear.assumptions {
+        let _ = writeln!(out, "             assumed: {assumption}");
+    }
     for undecided in coverage.undecided.iter().take(5) {
-        let key = key_text(history, &linear.keys, undecided.key).map_or(String::new(), |k| format!("key {k}: "));
+        let key = key_text(linear, undecided.key).map_or(String::new(), |k| format!("key {k}: "));
         let _ = writeln!(out, "             undecided: {key}{} {}", undecided.why, undecided.known);
     }
     for violation in linear.outcome.violations() {
-        let key = violation_key(history, linear, violation).map_or(String::new(), |k| format!(" on key {k}"));
+        let key = violation_key(linear, violation).map_or(String::new(), |k| format!(" on key {k}"));
         let _ = writeln!(out, "  {name:<10} {}{key}", violation.kind);
         for sentence in violation.explanation.split_inclusive(". ") {
             let _ = writeln!(out, "             {}", sentence.trim_end());
@@ -226,14 +229,14 @@ fn linear_lines(name: &str, linear: &Linear, finding: &Finding, history: &Histor
     }
 }
 
-/// Operations that were looked at: those that the search ran on, and those that failed and so were left out.
+/// Operations that were looked at: those that the search ran on, and those that were left out.
 fn consumed(linear: &Linear) -> u64 {
-    linear.outcome.coverage().ops_consumed() + linear.failed.ops_consumed()
+    linear.outcome.coverage().ops_consumed() + linear.left_out.ops_consumed()
 }
 
-fn violation_key(history: &History, linear: &Linear, violation: &Violation) -> Option<String> {
+fn violation_key<'a>(linear: &'a Linear, violation: &Violation) -> Option<&'a str> {
     match &violation.certificate {
-        Some(Certificate::Stuck(stuck)) => key_text(history, &linear.keys, stuck.key),
+        Some(Certificate::Stuck(stuck)) => key_text(linear, stuck.key),
         _ => None,
     }
 }
@@ -249,7 +252,8 @@ fn sub_history(history: &History, violation: &Violation, out: &mut String) {
     for row in rows {
         let op = history.op(row);
         let mut value = String::new();
-        if op.status() == Status::Ok && op.f().is_some_and(is_read) {
+        let answered = !op.output().is_nil() || op.f().is_some_and(is_read);
+        if op.status() == Status::Ok && answered {
             op.write_complete_value(&mut value);
         } else {
             op.write_invoke_value(&mut value);
@@ -291,7 +295,7 @@ pub fn document(report: &Report, history: &History) -> Json {
         "keys": { "form": history.meta().keys.name(), "reason": history.meta().key_reason },
         "order": history.meta().order.name(),
         "faults": history.faults().len(),
-        "checkers": report.findings.iter().map(|f| finding_json(f, history)).collect::<Vec<_>>(),
+        "checkers": report.findings.iter().map(finding_json).collect::<Vec<_>>(),
     });
     if let (Some(recorded), Some(map)) = (&report.recorded, doc.as_object_mut()) {
         map.insert("results_edn_valid".into(), json!(recorded));
@@ -322,7 +326,7 @@ pub fn valid_json(valid: Valid) -> Json {
     }
 }
 
-fn finding_json(finding: &Finding, history: &History) -> Json {
+fn finding_json(finding: &Finding) -> Json {
     let mut out = Map::new();
     out.insert("name".into(), json!(finding.checker.name));
     if let Some((valid, why)) = finding.valid() {
@@ -355,13 +359,13 @@ fn finding_json(finding: &Finding, history: &History) -> Json {
             });
             out.insert("groups".into(), groups.collect());
         }
-        Found::Linear(linear) => linear_json(linear, history, &mut out),
+        Found::Linear(linear) => linear_json(linear, &mut out),
     }
     out.insert("elapsed_ms".into(), json!((finding.elapsed.as_secs_f64() * 1e5).round() / 1e2));
     Json::Object(out)
 }
 
-fn linear_json(linear: &Linear, history: &History, out: &mut Map<String, Json>) {
+fn linear_json(linear: &Linear, out: &mut Map<String, Json>) {
     let violations = linear.outcome.violations();
     let mut anomalies: Map<String, Json> = Map::new();
     for v in violations {
@@ -377,13 +381,15 @@ fn linear_json(linear: &Linear, history: &History, out: &mut Map<String, Json>) 
         }),
     );
     out.insert("anomalies".into(), Json::Object(anomalies));
-    out.insert("violations".into(), violations.iter().map(|v| violation_json(v, linear, history)).collect());
+    out.insert("violations".into(), violations.iter().map(|v| violation_json(v, linear)).collect());
     out.insert("silent_nil_reads".into(), json!(linear.silent_reads));
-    out.insert("coverage".into(), coverage_json(linear, history));
+    out.insert("silent_ops".into(), json!(linear.silent));
+    out.insert("assumptions".into(), json!(linear.assumptions));
+    out.insert("coverage".into(), coverage_json(linear));
     if let elench_checkers::outcome::Answer::Valid(Some(Certificate::Orders(orders))) = linear.outcome.answer() {
         let orders = orders.iter().map(|o| {
             let ids = o.order.as_ref().map(|ids| ids.iter().map(|id| id.0).collect::<Vec<_>>());
-            json!({ "key": key_text(history, &linear.keys, o.key), "order": ids })
+            json!({ "key": key_text(linear, o.key), "order": ids })
         });
         out.insert("certificate".into(), json!({ "kind": "linearization", "orders": orders.collect::<Vec<_>>() }));
     }
@@ -393,11 +399,11 @@ fn ids(list: &[OpId]) -> Json {
     list.iter().map(|id| json!(id.0)).collect()
 }
 
-fn violation_json(violation: &Violation, linear: &Linear, history: &History) -> Json {
+fn violation_json(violation: &Violation, linear: &Linear) -> Json {
     let certificate = match &violation.certificate {
         Some(Certificate::Stuck(stuck)) => json!({
             "kind": "stuck",
-            "key": key_text(history, &linear.keys, stuck.key),
+            "key": key_text(linear, stuck.key),
             "op": stuck.op.0,
             "survivors": stuck.survivors,
             "last_configurations": stuck.dead_ends.iter().map(|d| json!({
@@ -419,7 +425,7 @@ fn violation_json(violation: &Violation, linear: &Linear, history: &History) -> 
     })
 }
 
-fn coverage_json(linear: &Linear, history: &History) -> Json {
+fn coverage_json(linear: &Linear) -> Json {
     let coverage = linear.outcome.coverage();
     let by = |c: &Coverage| {
         c.ops
@@ -428,7 +434,7 @@ fn coverage_json(linear: &Linear, history: &History) -> Json {
             .collect::<Vec<_>>()
     };
     let mut kinds = by(coverage);
-    kinds.extend(by(&linear.failed));
+    kinds.extend(by(&linear.left_out));
     json!({
         "ops_consumed": consumed(linear),
         "by_kind": kinds,
@@ -436,7 +442,7 @@ fn coverage_json(linear: &Linear, history: &History) -> Json {
         "keys_decided": coverage.keys_decided,
         "decided_by": coverage.methods.iter().map(|(m, n)| (m.name().to_string(), json!(n))).collect::<serde_json::Map<_, _>>(),
         "undecided": coverage.undecided.iter().map(|u| json!({
-            "key": key_text(history, &linear.keys, u.key), "why": u.why.to_string(), "known": u.known,
+            "key": key_text(linear, u.key), "why": u.why.to_string(), "known": u.known,
         })).collect::<Vec<_>>(),
     })
 }

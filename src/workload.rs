@@ -1,8 +1,10 @@
 //! What kind of run is this? A guess from the operations, with its reason, so that the right checkers can be picked.
 
+use std::collections::HashMap;
+
 use elench_formats::History;
 use elench_formats::columns::{Scalar, ValueRef};
-use elench_formats::history::Status;
+use elench_formats::history::{OpRef, Status};
 
 /// What a history's operations look like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +13,9 @@ pub struct Workload {
     pub name: &'static str,
     /// Why, a clause.
     pub why: String,
+    /// The model that linearizability is checked against unless another is named; none where the workload does not promise
+    /// it, or what would have to be known is not in the history.
+    pub model: Option<&'static str>,
 }
 
 /// Functions and shapes that occur, gathered in one pass.
@@ -25,52 +30,106 @@ struct Shape {
     reads_scalar: bool,
     /// A transaction's read that returned a list.
     mop_reads_list: bool,
+    /// A write invoked with `[nil value]`.
+    writes_versions: bool,
+    /// An acknowledged append that says a number other than it appended.
+    gives_offsets: bool,
+    /// A value that names a time to live; one that names a fencing token; one that names permits.
+    names_ttl: bool,
+    names_token: bool,
+    names_permits: bool,
+    /// One process acquired twice before it began to release.
+    acquires_again: bool,
     clients: u64,
 }
 
+const REGISTER: [&str; 4] = ["read", "write", "r", "w"];
+const INSERTS: [&str; 3] = ["enqueue", "offer", "push"];
+const REMOVES: [&str; 4] = ["dequeue", "drain", "pop", "take"];
+const LOCKS: [&str; 6] = ["acquire", "release", "lock", "unlock", "renew", "extend"];
+const COUNTS: [&str; 6] = ["inc", "incr", "increment", "dec", "decr", "decrement"];
+
 /// Guesses the workload. One pass, O(n).
+///
+/// Where names leave a choice, the shapes of results decide; else the model that accuses less is taken, and the reason
+/// says so: whether a queue keeps an order, say, or whose a lock is, is for the user to claim (`--model`).
 pub fn guess(history: &History) -> Workload {
     let shape = shape(history);
-    let of = |name, why: String| Workload { name, why };
+    let of = |name, model, why: String| Workload { name, why, model };
+    let same = |name, why| of(name, Some(name), why);
     if shape.clients == 0 {
-        return of("unknown", "no client operation".into());
+        return of("unknown", None, "no client operation".into());
     }
     if shape.txns > 0 {
         return transactional(&shape);
     }
     let has = |f: &str| shape.fs.iter().any(|x| x == f);
+    let any = |names: &[&str]| names.iter().any(|f| has(f));
     let all = |allowed: &[&str]| shape.fs.iter().all(|f| allowed.contains(&f.as_str()));
     let fs = shape.fs.join(", ");
+    let is = format!("operations are {fs}");
+    let register = shape.fs.iter().all(|f| f == "cas" || REGISTER.contains(&f.as_str()));
     match () {
-        () if all(&["read", "write", "cas", "r", "w"]) && has("cas") => {
-            of("cas-register", format!("operations are {fs}"))
+        () if register && shape.writes_versions => same("versioned-register", "writes of [nil value]".into()),
+        () if register && has("cas") => same("cas-register", is),
+        () if register && shape.reads_collection && has("write") => {
+            of("comments", None, "writes of values, and reads that return many".into())
         }
-        () if all(&["read", "write", "r", "w"]) && shape.reads_collection && has("write") => {
-            of("comments", "writes of values, and reads that return many".into())
-        }
-        () if all(&["read", "write", "r", "w"]) => of("register", format!("operations are {fs}")),
+        () if register => same("register", is),
         () if has("transfer") || (has("read") && shape.reads_map) => {
-            of("bank", "transfers, or reads of a map of balances".into())
+            of("bank", None, "transfers, or reads of a map of balances".into())
         }
-        () if has("credit") || has("debit") => of("bank-credit-debit", format!("operations are {fs}")),
-        () if has("enqueue") || has("dequeue") || has("drain") => of("queue", format!("operations are {fs}")),
-        () if has("send") || has("poll") => of("log", format!("operations are {fs}")),
-        () if has("acquire") || has("release") => of("mutex", format!("operations are {fs}")),
-        () if has("generate") => of("unique-ids", format!("operations are {fs}")),
-        () if has("get") && (has("put") || has("append")) => of("kv-append", format!("operations are {fs}")),
-        () if has("add") && shape.reads_collection => of("set", "adds, and reads that return many".into()),
-        () if (has("add") || has("inc") || has("dec")) && shape.reads_scalar => {
-            of("counter", "adds, and reads of a number".into())
+        () if has("credit") || has("debit") => of("bank-credit-debit", None, is),
+        () if any(&INSERTS) || any(&REMOVES) => {
+            let order = "no order is assumed, --model fifo-queue, stack or priority-queue claims one";
+            of("queue", Some("unordered-queue"), format!("{is}; {order}"))
         }
-        () if has("add") => of("set", "adds, and no read that returned".into()),
-        () if has("inc") => of("monotonic", format!("operations are {fs}")),
-        () => of("unknown", format!("operations are {fs}")),
+        () if has("send") || has("poll") => of("log", None, is),
+        () if any(&LOCKS) => lock(&shape, is),
+        () if has("generate") => of("unique-ids", None, is),
+        () if has("get") && has("append") => of("kv-append", Some("map"), is),
+        () if has("get") && any(&["put", "delete", "cas"]) => same("map", is),
+        () if has("append") && shape.gives_offsets && all(&["append", "read"]) => {
+            same("log", "appends that give offsets, and reads".into())
+        }
+        () if has("append") && shape.reads_collection && all(&["append", "read"]) => {
+            same("append-list", "appends, and reads that return lists".into())
+        }
+        () if has("add") && (shape.reads_collection || any(&["contains", "contains?", "member"])) => {
+            same("set", "adds, and reads that return many".into())
+        }
+        () if (has("add") || any(&COUNTS)) && shape.reads_scalar => {
+            same("counter", "adds, and reads of a number; it is taken to begin at 0, --initial says otherwise".into())
+        }
+        () if has("add") => of("set", None, "adds, and no read that returned".into()),
+        () if has("inc") => of("monotonic", None, is),
+        () => of("unknown", None, is),
+    }
+}
+
+/// Locks of all kinds bear the same names.
+fn lock(shape: &Shape, is: String) -> Workload {
+    let of = |name, model, why| Workload { name, why: format!("{is}; {why}"), model };
+    let others = "--model reentrant-mutex, fenced-mutex, semaphore or lease claims another";
+    match () {
+        () if shape.names_ttl => of("lease", Some("lease"), "values name a time to live".to_string()),
+        () if shape.names_permits => {
+            of("semaphore", None, "values name permits (--model semaphore --initial N, with how many there are)".into())
+        }
+        () if shape.names_token => of("fenced-mutex", Some("fenced-mutex"), "values name fencing tokens".into()),
+        () if shape.acquires_again => {
+            let again = "a process acquires again what it has not released";
+            of("reentrant-mutex", Some("reentrant-mutex"), format!("{again}, so a lock that allows it is assumed"))
+        }
+        () => of("mutex", Some("mutex"), format!("one lock without owners is assumed, {others}")),
     }
 }
 
 fn transactional(shape: &Shape) -> Workload {
     let has = |f: &str| shape.mops.iter().any(|x| x == f);
-    let of = |name, why: &str| Workload { name, why: why.into() };
+    // What transactions promise is for the isolation checker; `--model multi-register` asks for strict serializability by
+    // search.
+    let of = |name, why: &str| Workload { name, why: why.into(), model: None };
     match () {
         () if has("append") => of("list-append", "transactions append to lists and read them"),
         () if has("w") || has("write") => of("rw-register", "transactions read and write registers"),
@@ -84,6 +143,7 @@ fn shape(history: &History) -> Shape {
     let mut shape = Shape::default();
     let mut seen = vec![false; history.functions().len() + 1];
     let mut seen_mops = vec![false; history.functions().len()];
+    let mut holds: HashMap<i64, bool> = HashMap::new();
     for op in history.clients() {
         shape.clients += 1;
         let code = op.f_code().map_or(seen.len() - 1, usize::from);
@@ -98,7 +158,10 @@ fn shape(history: &History) -> Shape {
                 }
                 shape.mop_reads_list |= matches!(mop.value, ValueRef::List(_));
             }
-        } else if op.status() == Status::Ok && matches!(op.f(), Some("read" | "r")) {
+            continue;
+        }
+        look_closer(history, &op, &mut shape, &mut holds);
+        if op.status() == Status::Ok && matches!(op.f(), Some("read" | "r" | "read-all" | "value")) {
             match op.output() {
                 ValueRef::List(_) | ValueRef::Set(_) => shape.reads_collection = true,
                 ValueRef::Text(t) => {
@@ -113,6 +176,34 @@ fn shape(history: &History) -> Shape {
         }
     }
     shape
+}
+
+/// What tells objects apart whose operations bear the same names.
+fn look_closer(history: &History, op: &OpRef<'_>, shape: &mut Shape, holds: &mut HashMap<i64, bool>) {
+    let Some(f) = op.f() else { return };
+    if REGISTER.contains(&f) {
+        let pair = op.input().elements().filter(|list| f != "read" && list.len() == 2);
+        shape.writes_versions |= pair.is_some_and(|list| list.get(0) == Scalar::Nil);
+    } else if f == "append" {
+        let (told, ok) = (op.output(), op.status() == Status::Ok);
+        shape.gives_offsets |= ok && matches!(told, ValueRef::Int(_)) && told != op.input();
+    } else if LOCKS.contains(&f) {
+        for value in [op.input(), op.output()] {
+            let ValueRef::Text(t) = value else { continue };
+            let Ok(value) = elench_formats::edn::parse(history.texts().get(t)) else { continue };
+            let names = |names: &[&str]| names.iter().any(|name| value.get(name).is_some());
+            shape.names_ttl |=
+                names(&["ttl", "ttl-ms", "ttl_ms", "duration", "duration-ms", "duration_ms", "ttl-s", "ttl_s"]);
+            shape.names_token |= names(&["fence", "token", "fencing-token", "fencing_token"]);
+            shape.names_permits |= names(&["permits"]);
+        }
+        if let Some(process) = op.process() {
+            let acquires = matches!(f, "acquire" | "lock");
+            let ok = acquires && op.status() == Status::Ok;
+            let held = holds.insert(process, ok || (acquires && holds.get(&process) == Some(&true)));
+            shape.acquires_again |= ok && held == Some(true);
+        }
+    }
 }
 
 /// Does any operation bear a key of its own?

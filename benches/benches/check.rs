@@ -12,7 +12,7 @@ use elench::generate::{GenOptions, Values, Workload};
 use elench_benches::{brief_cpu, history, large, measuring};
 use elench_checkers::Budget;
 use elench_checkers::descriptive::stats;
-use elench_checkers::linear::registers::{Options, Registers, registers};
+use elench_checkers::linear::read::registers::{Options, Registers, registers};
 use elench_checkers::linear::{Evidence, check_keys};
 
 fn main() {

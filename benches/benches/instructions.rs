@@ -13,7 +13,7 @@ use std::process::Command;
 use elench::generate::{GenOptions, Values, Workload};
 use elench_benches::{Samples, history, measuring};
 use elench_checkers::Budget;
-use elench_checkers::linear::registers::{Options, Registers, registers};
+use elench_checkers::linear::read::registers::{Options, Registers, registers};
 use elench_checkers::linear::{Evidence, check_keys};
 use elench_formats::History;
 use elench_formats::open::{Format, OpenOptions, open_bytes};

@@ -17,7 +17,7 @@ use elench_benches::plot::{Line, chart};
 use elench_benches::process::{circumstances, status_bytes};
 use elench_benches::{cpu_time, history, large, measuring};
 use elench_checkers::Budget;
-use elench_checkers::linear::registers::{Options, Registers, registers};
+use elench_checkers::linear::read::registers::{Options, Registers, registers};
 use elench_checkers::linear::{Evidence, check_keys};
 use plotters::prelude::*;
 

@@ -94,10 +94,10 @@ pub struct CheckArgs {
     /// Checker to run (repeatable; default: those that fit the history)
     #[arg(long = "checker", value_name = "NAME")]
     pub checkers: Vec<String>,
-    /// Model that operations are checked against (see `elench models`)
+    /// Model that operations are checked against (see `elench models`), or a TOML file with a table of transitions
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// State before the first operation, as EDN
+    /// State before the first operation, as EDN (see `elench models`; nil: what is usual)
     #[arg(long, value_name = "VALUE", default_value = "nil")]
     pub initial: String,
     /// Workload, instead of guessing it

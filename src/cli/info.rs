@@ -10,7 +10,6 @@ use serde_json::{Value as Json, json};
 use super::args::InfoArgs;
 use super::progress::Reading;
 use super::{Exit, Stop};
-use crate::check::MODELS;
 use crate::report::{counted, nanoseconds, outcomes, span, summary, thousands};
 use crate::weak::{Weakness, weaknesses};
 use crate::workload::{Workload, guess};
@@ -75,8 +74,8 @@ impl<'a> Info<'a> {
 
     fn suggestion(&self) -> String {
         let keys = if self.history.meta().keys == KeyForm::Tuple { " --independent" } else { "" };
-        if MODELS.iter().any(|m| m.name == self.workload.name) {
-            return format!("elench check --model {}{keys} {}", self.workload.name, self.name);
+        if let Some(model) = self.workload.model {
+            return format!("elench check --model {model}{keys} {}", self.name);
         }
         format!("elench check --checker stats --checker exceptions {}", self.name)
     }

@@ -23,7 +23,7 @@ mod frontier;
 mod log;
 pub mod monitor;
 pub mod online;
-pub mod registers;
+pub mod read;
 mod search;
 pub mod sequential;
 mod shrink;
@@ -32,6 +32,8 @@ pub mod staleness;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod verify;
+
+pub use read::registers;
 
 use search::Found;
 use solve::Failure;

@@ -43,11 +43,36 @@ use crate::budget::Budget;
 use crate::linear::Operation;
 use crate::linear::monitor::Monitored;
 
+pub mod any;
+pub mod append;
+pub mod bank;
+pub mod collection;
+pub mod counter;
+pub mod lease;
+pub mod lock;
+pub mod log;
+pub mod multi;
+pub mod persistent;
 pub mod register;
+pub mod set;
 pub mod stale;
+pub mod table;
+pub mod versioned;
 
+pub use any::{AnyModel, AnyOp};
+pub use append::{AppendList, AppendOp};
+pub use bank::{Bank, BankOp};
+pub use collection::{Bag, CollectionOp, FifoQueue, PriorityQueue, Stack};
+pub use counter::{Counter, CounterOp};
+pub use lease::{Lease, LeaseOp};
+pub use lock::{Mutex, MutexOp, OwnedMutex, OwnedOp, Semaphore, SemaphoreOp};
+pub use log::{Log, LogOp};
+pub use multi::{MultiOp, MultiRegister};
 pub use register::{Register, RegisterOp, Value};
+pub use set::{Set, SetOp};
 pub use stale::StaleRegister;
+pub use table::{Table, TableOp, Transition};
+pub use versioned::{VersionedOp, VersionedRegister};
 
 /// A sequential specification.
 pub trait Model: Clone + Send + Sync {

@@ -8,15 +8,13 @@
 //! Where it cannot, nil is taken for a client that got no value, as Knossos does, and the read says nothing; how many such
 //! there were is reported, so that nobody mistakes silence for evidence.
 
-use std::sync::Arc;
-
 use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::{OpRef, Status};
 use elench_formats::{History, Value as Edn};
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 
-use super::{Operation, Problem};
+use super::values::{Values, is_plain, is_plain_value};
+pub use super::{Misfit, NilReads};
+use crate::linear::{Operation, Problem};
 use crate::model::{Register, RegisterOp, Value};
 use crate::outcome::{Coverage, KeyId, OpId};
 
@@ -28,18 +26,6 @@ pub enum FailedCas {
     DidNotHappen,
     /// It ran and found another value: the meaning in Porcupine's etcd logs.
     Observed,
-}
-
-/// What an acknowledged read of nil says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum NilReads {
-    /// The register was unset, if it can be; else nothing.
-    #[default]
-    IfPossible,
-    /// The register was unset.
-    Unset,
-    /// Nothing.
-    SayNothing,
 }
 
 /// How to read a history as registers.
@@ -74,15 +60,6 @@ pub struct Registers {
     pub silent_reads: u64,
 }
 
-/// An operation that is none of a register's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
-    /// Which.
-    pub op: OpId,
-    /// Why, a clause.
-    pub why: String,
-}
-
 /// The name of a register's operation, if this is one.
 pub fn register_function(f: &str) -> Option<&'static str> {
     match f {
@@ -98,7 +75,7 @@ pub fn register_function(f: &str) -> Option<&'static str> {
 /// # Errors
 /// The first operation that is none of a register's, or lacks what it needs.
 pub fn registers(history: &History, options: &Options) -> Result<Registers, Misfit> {
-    let mut values = Values::new(history, &options.initial);
+    let mut values = Values::new(history, &options.initial, plain);
     let initial = values.edn(&options.initial);
     let index = history.key_index();
     let (mut failed, mut silent_reads) = (Coverage::default(), 0);
@@ -215,75 +192,10 @@ fn cas_arguments(op: &OpRef<'_>) -> Option<(Scalar, Scalar)> {
     (list.len() == 2).then(|| (list.get(0), list.get(1)))
 }
 
-/// Values as the integers that the search runs on: integers stand for themselves where all of them do; else each
-/// distinct value gets a number.
-struct Values<'a> {
-    history: &'a History,
-    ids: Option<HashMap<Box<str>, i64, FixedState>>,
-}
-
-impl<'a> Values<'a> {
-    fn new(history: &'a History, initial: &Edn) -> Self {
-        let plain = |v: ValueRef<'_>| match v {
-            ValueRef::Nil => true,
-            // The two smallest integers are the model's own names for `nil` and `unseen`.
-            ValueRef::Int(n) => n > Value::UNSEEN.0,
-            ValueRef::List(l) => l.as_ints().is_some_and(|ints| ints.iter().all(|&n| n > Value::UNSEEN.0)),
-            ValueRef::Text(_) | ValueRef::Set(_) => false,
-        };
-        let is_plain = |op: &OpRef<'_>| {
-            let output = op.status() == Status::Ok && op.f().and_then(register_function) == Some("read");
-            let is_cas = op.f() == Some("cas");
-            let input = if is_cas { op.input() } else { written(op).unwrap_or(ValueRef::Nil) };
-            plain(input)
-                && (is_cas || input.elements().is_none())
-                && (!output || (plain(op.output()) && op.output().elements().is_none()))
-        };
-        let plain_initial = match initial {
-            Edn::Nil => true,
-            Edn::Int(n) => *n > Value::UNSEEN.0,
-            _ => false,
-        };
-        let all_plain = plain_initial && history.clients().all(|op| is_plain(&op));
-        let ids = if all_plain { None } else { Some(HashMap::default()) };
-        Values { history, ids }
-    }
-
-    fn scalar(&mut self, s: Scalar) -> Value {
-        self.value(s.into())
-    }
-
-    fn value(&mut self, v: ValueRef<'_>) -> Value {
-        match (v, &self.ids) {
-            (ValueRef::Nil, _) => Value::NIL,
-            (ValueRef::Int(n), None) => Value(n),
-            _ => {
-                let mut text = String::new();
-                self.history.write_value(v, &mut text);
-                self.named(text)
-            }
-        }
-    }
-
-    /// The initial value, which need not occur in the history.
-    fn edn(&mut self, v: &Edn) -> Value {
-        match (v, &self.ids) {
-            (Edn::Nil, _) => Value::NIL,
-            (Edn::Int(n), None) => Value(*n),
-            _ => self.named(v.to_edn()),
-        }
-    }
-
-    fn named(&mut self, text: String) -> Value {
-        let ids = self.ids.get_or_insert_with(HashMap::default);
-        let next = ids.len() as i64;
-        Value(*ids.entry(text.into()).or_insert(next))
-    }
-
-    fn names(&self) -> Option<Arc<[Box<str>]>> {
-        let ids = self.ids.as_ref()?;
-        let mut names: Vec<(&Box<str>, &i64)> = ids.iter().collect();
-        names.sort_unstable_by_key(|(_, id)| **id);
-        Some(names.into_iter().map(|(name, _)| name.clone()).collect())
-    }
+/// Is all that the operation says of values plain?
+fn plain(op: &OpRef<'_>) -> bool {
+    let output = op.status() == Status::Ok && op.f().and_then(register_function) == Some("read");
+    let is_cas = op.f() == Some("cas");
+    let input = if is_cas { op.input() } else { written(op).unwrap_or(ValueRef::Nil) };
+    (if is_cas { is_plain(input) } else { is_plain_value(input) }) && (!output || is_plain_value(op.output()))
 }
