@@ -439,3 +439,368 @@ impl Maxima {
         node - leaves
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::super::super::tests::{Random, brute_force, decide_every_way, every_overlap, history, seed};
+    use super::super::prefix;
+    use super::*;
+    use crate::linear::{Evidence, Problem, check};
+    use crate::model::{Model, Register};
+    use crate::outcome::{Answer, OpId};
+    use RegisterOp::{Cas, Read, Write};
+
+    type Op = Operation<RegisterOp>;
+
+    /// How many times as many random histories to try as usual.
+    fn more() -> u64 {
+        std::env::var("ELENCH_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1)
+    }
+
+    fn monitored(ops: &[Op]) -> Monitored {
+        monitor(Value::NIL, ops, &Budget::unlimited())
+    }
+
+    /// Is there an order? Monitor and search agree on it and on the completion that no order survives (or it panics), and
+    /// a conflict's core is as promised.
+    fn decide(ops: &[Op]) -> bool {
+        match monitored(ops) {
+            Monitored::Conflict(conflict) => can_leave_out_all_but(&conflict, ops),
+            other => assert!(matches!(other, Monitored::Order(_)), "{other:?}: {ops:?}"),
+        }
+        decide_every_way(&Register::default(), ops)
+    }
+
+    fn can_leave_out_all_but(conflict: &Conflict, ops: &[Op]) {
+        let known = prefix(ops, ops[conflict.at as usize].ret.unwrap());
+        let others: Vec<bool> = (0..known.len()).map(|i| !conflict.core.contains(&(i as u32))).collect();
+        let mut left_out = others.clone();
+        Register::default().leave_out_safely(&known.iter().map(|op| &op.op).collect::<Vec<_>>(), &mut left_out);
+        assert_eq!(others, left_out, "{conflict:?}: {ops:?}");
+    }
+
+    /// Every sequence of operations in which each value is written at most once. Values are named as they appear, up to `most`.
+    fn every_word(n: usize, most: i64, visit: &mut impl FnMut(&[RegisterOp])) {
+        fn go(
+            n: usize,
+            most: i64,
+            named: i64,
+            written: &mut Vec<Value>,
+            word: &mut Vec<RegisterOp>,
+            visit: &mut impl FnMut(&[RegisterOp]),
+        ) {
+            if word.len() == n {
+                return visit(word);
+            }
+            let values = |named: i64| (0..(named + 1).min(most)).map(Value);
+            let any = |named: i64| std::iter::once(Value::NIL).chain(values(named));
+            let with = |named: i64, value: Value| named.max(value.0 + 1);
+            let mut next: Vec<(i64, RegisterOp)> = Vec::new();
+            for value in any(named) {
+                next.push((with(named, value), Read(Some(value))));
+                let named = with(named, value);
+                next.extend(values(named).filter(|new| *new != value).map(|new| (with(named, new), Cas(value, new))));
+            }
+            next.extend(values(named).map(|value| (with(named, value), Write(value))));
+            next.push((with(named, Value(0)), Cas(Value(0), Value(0))));
+            for (named, op) in next {
+                let new = op.leaves();
+                if new.is_some_and(|new| written.contains(&new)) {
+                    continue;
+                }
+                written.extend(new);
+                word.push(op);
+                go(n, most, named, written, word, visit);
+                word.pop();
+                written.truncate(written.len() - usize::from(new.is_some()));
+            }
+        }
+        go(n, most, 0, &mut Vec::new(), &mut Vec::new(), visit);
+    }
+
+    fn placed(overlap: &[(u64, Option<u64>)], word: &[RegisterOp]) -> Vec<Op> {
+        let op = |(&(call, ret), &op)| Operation { id: OpId(call), process: None, call, ret, op };
+        overlap.iter().zip(word).map(op).collect()
+    }
+
+    fn agree_on_every_history(n: usize, most: i64) {
+        let (mut valid, mut all) = (0u64, 0u64);
+        let mut overlaps = Vec::new();
+        every_overlap(n, |overlap| overlaps.push(overlap.to_vec()));
+        every_word(n, most, &mut |word| {
+            for overlap in &overlaps {
+                let ops = placed(overlap, word);
+                let answer = decide(&ops);
+                assert_eq!(answer, brute_force(&Register::default(), &ops), "{ops:?}");
+                valid += u64::from(answer);
+                all += 1;
+            }
+        });
+        println!("{all} histories of {n} operations over {most} values, {valid} of them linearizable");
+        assert!(valid > all / 50 && valid < all - all / 50);
+    }
+
+    #[test]
+    fn agrees_with_brute_force_on_every_history_of_three_operations() {
+        for n in 1..=3 {
+            agree_on_every_history(n, 4);
+        }
+    }
+
+    #[test]
+    fn agrees_with_brute_force_on_every_history_of_four_operations_over_two_values() {
+        agree_on_every_history(4, if more() > 1 { 4 } else { 2 });
+    }
+
+    #[test]
+    fn agrees_with_brute_force_on_every_overlap_of_five_operations() {
+        let mut random = Random(seed());
+        let mut words = Vec::new();
+        every_word(5, 3, &mut |word| words.push(word.to_vec()));
+        let (mut valid, mut all) = (0u64, 0u64);
+        every_overlap(5, |overlap| {
+            for _ in 0..10 * more() {
+                let ops = placed(overlap, &words[random.below(words.len() as u64) as usize]);
+                let answer = decide(&ops);
+                assert_eq!(answer, brute_force(&Register::default(), &ops), "{ops:?}");
+                valid += u64::from(answer);
+                all += 1;
+            }
+        });
+        println!("{all} histories of five operations, {valid} of them linearizable");
+        assert!(valid > all / 50);
+    }
+
+    /// What a run should look like.
+    #[derive(Clone, Copy, Debug)]
+    struct Shape {
+        clients: usize,
+        ops: usize,
+        /// Per mille of operations.
+        info: u64,
+        cas: u64,
+        silent: u64,
+        /// Per mille of reads and compare-and-sets that claim to have seen some value of late.
+        lies: u64,
+        /// Does the clock tell any two events apart?
+        fine_clock: bool,
+    }
+
+    fn random_shape(random: &mut Random, ops: std::ops::Range<u64>) -> Shape {
+        let ops = ops.start + random.below(ops.end - ops.start);
+        let mut of = |choices: [u64; 4]| choices[random.below(4) as usize];
+        Shape {
+            ops: ops as usize,
+            clients: of([2, 3, 4, 6]) as usize,
+            info: of([0, 10, 50, 200]),
+            cas: of([0, 200, 500, 900]),
+            silent: of([0, 0, 20, 100]),
+            lies: of([0, 1, 2, 4]) * 1000 / ops.max(4),
+            fine_clock: of([0, 1, 1, 1]) == 1,
+        }
+    }
+
+    /// A run of a register by some clients, each of whom writes values of its own: every operation takes effect at some moment between
+    /// its invocation and its return, or, when it crashes, at once, later or never. What it saw is true but for lies.
+    fn simulate(random: &mut Random, shape: Shape) -> Vec<Op> {
+        let mut ops: Vec<Op> = Vec::new();
+        let mut happened: Vec<bool> = Vec::new();
+        let mut clients: Vec<Option<(usize, bool)>> = vec![None; shape.clients];
+        let mut ghosts: Vec<usize> = Vec::new();
+        let (mut state, mut time, mut written) = (Value::NIL, 0, 0);
+        let mut passing = |random: &mut Random| {
+            time += if shape.fine_clock { 1 } else { random.below(2) };
+            time
+        };
+        while ops.len() < shape.ops || clients.iter().any(Option::is_some) {
+            if !ghosts.is_empty() && random.chance(100) {
+                let op = ghosts.swap_remove(random.below(ghosts.len() as u64) as usize);
+                state = Register::default().step(&state, &ops[op].op).unwrap_or(state);
+            }
+            let client = random.below(shape.clients as u64) as usize;
+            clients[client] = match clients[client] {
+                None if ops.len() == shape.ops => None,
+                None => {
+                    let late = |random: &mut Random| Value((written as i64 - random.below(4) as i64).max(0));
+                    let op = if random.chance(shape.cas) {
+                        let old = if random.chance(shape.lies) { late(random) } else { state };
+                        written += 1;
+                        Cas(old, Value(written))
+                    } else if random.chance(500) {
+                        written += 1;
+                        Write(Value(written))
+                    } else {
+                        Read(random.chance(shape.lies).then(|| late(random)))
+                    };
+                    let call = passing(random);
+                    ops.push(Operation { id: OpId(ops.len() as u64), process: None, call, ret: None, op });
+                    happened.push(true);
+                    Some((ops.len() - 1, false))
+                }
+                Some((op, true)) => {
+                    ops[op].ret = Some(passing(random));
+                    None
+                }
+                Some((op, false)) if random.chance(shape.info) => {
+                    ghosts.extend(random.chance(500).then_some(op));
+                    None
+                }
+                Some((op, false)) => {
+                    match ops[op].op {
+                        Read(None) if !random.chance(shape.silent) => ops[op].op = Read(Some(state)),
+                        Cas(old, _) if old != state && !random.chance(shape.lies) => happened[op] = false,
+                        change => state = change.leaves().unwrap_or(state),
+                    }
+                    Some((op, true))
+                }
+            };
+        }
+        let mut happened = happened.into_iter();
+        ops.retain(|_| happened.next() == Some(true));
+        ops.sort_by_key(|op| op.call);
+        ops
+    }
+
+    #[test]
+    fn agrees_with_the_search_on_random_histories() {
+        let mut random = Random(seed());
+        for (ops, runs) in [(1..12, 8_000), (10..30, 8_000), (30..80, 3_000), (80..200, 1_000)] {
+            let (mut valid, runs) = (0, runs * more());
+            for _ in 0..runs {
+                let shape = random_shape(&mut random, ops.clone());
+                let ops = simulate(&mut random, shape);
+                let answer = decide(&ops);
+                if ops.len() < 12 {
+                    assert_eq!(answer, brute_force(&Register::default(), &ops), "{shape:?} {ops:?}");
+                }
+                assert!(answer || shape.lies > 0, "{shape:?} {ops:?}");
+                valid += u64::from(answer);
+            }
+            println!("{valid} of {runs} histories of {ops:?} operations linearizable");
+            assert!(valid > runs / 10 && valid < runs * 19 / 20);
+        }
+    }
+
+    /// Makes one operation claim to have seen a value after another had been written for certain, and says which.
+    fn make_stale(random: &mut Random, ops: &mut [Op]) -> Option<OpId> {
+        let i = random.below(ops.len() as u64) as usize;
+        let writes = |op: &&Op| matches!(op.op, Write(_)) && op.ret.is_some_and(|ret| ret < ops[i].call);
+        let later: Vec<&Op> = ops.iter().filter(writes).collect();
+        let later = later.get(random.below(later.len().max(1) as u64) as usize)?;
+        let before = |op: &&Op| op.op.leaves().is_some() && op.ret.is_some_and(|ret| ret < later.call);
+        let old = ops.iter().filter(before).last()?.op.leaves()?;
+        ops[i].op = match ops[i].op {
+            Read(Some(_)) => Read(Some(old)),
+            Cas(_, new) => Cas(old, new),
+            _ => return None,
+        };
+        ops[i].ret.map(|_| ops[i].id)
+    }
+
+    #[test]
+    fn a_stale_value_in_a_true_history_is_found_and_who_saw_it_is_in_the_evidence() {
+        let mut random = Random(seed());
+        let mut seen = 0;
+        for _ in 0..6_000 * more() {
+            let shape = Shape { lies: 0, ..random_shape(&mut random, 5..100) };
+            let mut ops = simulate(&mut random, shape);
+            if ops.is_empty() {
+                continue;
+            }
+            assert!(decide(&ops), "{ops:?}");
+            let Some(liar) = make_stale(&mut random, &mut ops) else { continue };
+            assert!(!decide(&ops), "{liar}: {ops:?}");
+            let problem = Problem::new(None, Register::default(), ops).unwrap();
+            let outcome = check(&problem, &Budget::unlimited(), &Evidence::default());
+            assert!(outcome.violations()[0].ops.contains(&liar), "{liar}: {outcome:?}");
+            seen += 1;
+        }
+        println!("{seen} stale values found");
+        assert!(seen > 1_000);
+    }
+
+    /// The place of the completion that no order survives, and the identities of the core.
+    fn conflict(text: &str) -> Option<(u64, Vec<u64>)> {
+        let ops = history(text);
+        assert_eq!(decide(&ops), brute_force(&Register::default(), &ops));
+        let Monitored::Conflict(Conflict { at, core }) = monitored(&ops) else { return None };
+        Some((ops[at as usize].id.0, core.iter().map(|&i| ops[i as usize].id.0).collect()))
+    }
+
+    #[test]
+    fn a_crashed_write_counts_from_its_first_observer_on() {
+        assert_eq!(conflict("0 w1, 1 w2, 1 ok, 1 r2, 1 ok, 1 r1, 1 ok, 1 r1, 1 ok"), None);
+        assert_eq!(conflict("0 w1, 1 w2, 1 ok, 1 r1, 1 ok, 1 r2, 1 ok"), Some((5, vec![0, 1, 3, 5])));
+        assert_eq!(conflict("0 w1, 0 info, 0 c1-2, 0 info, 0 c2-3, 0 info, 1 rn, 1 ok"), None);
+        assert_eq!(
+            conflict("0 w1, 0 info, 0 c1-2, 0 info, 0 c2-3, 0 info, 1 r3, 1 ok, 1 r2, 1 ok"),
+            Some((8, vec![0, 2, 4, 6, 8]))
+        );
+    }
+
+    #[test]
+    fn each_way_in_which_a_chain_is_bad_is_found_with_its_few_operations() {
+        let unwritten = "0 w9, 0 ok, 0 r1, 0 ok";
+        assert_eq!(conflict(unwritten), Some((2, vec![2])));
+        let too_early = "0 w9, 1 c1-2, 2 r2, 2 ok, 3 w1, 3 ok, 1 ok";
+        assert_eq!(conflict(too_early), Some((2, vec![1, 2])));
+        let bites_its_tail = "0 c1-2, 1 c2-3, 2 c3-1, 3 r2, 3 ok";
+        assert_eq!(conflict(bites_its_tail), Some((3, vec![0, 1, 2, 3])));
+        let forked = "0 w9, 0 ok, 0 w1, 1 c1-2, 2 c1-3, 0 ok, 0 r2, 0 ok, 2 ok";
+        assert_eq!(conflict(forked), Some((4, vec![2, 3, 4, 6])));
+        let stale = "0 w1, 1 c1-2, 1 ok, 1 r1, 1 ok, 0 ok";
+        assert_eq!(conflict(stale), Some((3, vec![0, 1, 3])));
+        let initial_is_gone = "0 w9, 1 w1, 1 ok, 1 rn, 1 ok";
+        assert_eq!(conflict(initial_is_gone), Some((3, vec![1, 3])));
+    }
+
+    #[test]
+    fn histories_of_other_kinds_are_left_to_the_search() {
+        for text in ["0 w1, 1 w1, 0 ok", "0 c2-1, 1 w1", "0 wn, 0 ok", "0 c1-n", "0 m1, 0 ok"] {
+            assert_eq!(monitored(&history(text)), Monitored::NotApplicable, "{text}");
+        }
+        assert!(
+            matches!(monitored(&history("0 m1, 1 c2-2, 1 r3, 1 info")), Monitored::Order(order) if order.is_empty())
+        );
+        let no_memory = monitor(Value::NIL, &history("0 w1, 0 ok"), &Budget::unlimited().memory(10));
+        assert_eq!(no_memory, Monitored::NotApplicable);
+    }
+
+    #[test]
+    fn maxima_find_what_is_as_great() {
+        let mut random = Random(seed());
+        for len in 1..40 {
+            let mut maxima = Maxima::new(len);
+            let mut numbers = vec![0; len];
+            for _ in 0..200 {
+                let at = random.below(len as u64) as usize;
+                numbers[at] += random.below(9) as u32;
+                maxima.raise(at, numbers[at]);
+                let (from, least) = (random.below(len as u64) as usize, random.below(100) as u32);
+                let to = from + random.below((len - from) as u64 + 1) as usize;
+                let found = maxima.at_least(from..to, least);
+                assert!(found.is_none_or(|at| (from..to).contains(&at) && numbers[at] >= least));
+                assert_eq!(found.is_some(), numbers[from..to].iter().any(|&n| n >= least));
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_history_by_many_clients_is_decided_either_way() {
+        let mut random = Random(seed());
+        let shape = Shape { clients: 100, ops: 50_000, info: 10, cas: 100, silent: 10, lies: 0, fine_clock: true };
+        let ops = simulate(&mut random, shape);
+        let places: HashSet<OpId> = ops.iter().map(|op| op.id).collect();
+        assert_eq!(places.len(), ops.len());
+        let problem = Problem::new(None, Register::default(), ops.clone()).unwrap();
+        assert!(matches!(check(&problem, &Budget::unlimited(), &Evidence::default()).answer(), Answer::Valid(_)));
+        let mut lies = ops;
+        let liar = (0..1000).find_map(|_| make_stale(&mut random, &mut lies)).unwrap();
+        let problem = Problem::new(None, Register::default(), lies).unwrap();
+        let outcome = check(&problem, &Budget::unlimited(), &Evidence::default());
+        assert!(outcome.violations()[0].ops.contains(&liar));
+        assert!(outcome.violations()[0].ops.len() < 100);
+    }
+}
