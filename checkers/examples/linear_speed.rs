@@ -19,104 +19,66 @@ struct Row {
     info_per_mille: u64,
     cas_per_mille: u64,
     stale: bool,
+    /// Use no monitor.
+    search_only: bool,
 }
 
-const ROWS: [Row; 9] = [
-    Row {
-        name: "20c x 3k unique ok",
-        clients: 20,
-        ops: 3_000,
-        values: None,
-        info_per_mille: 0,
-        cas_per_mille: 0,
-        stale: false,
-    },
-    Row {
-        name: "20c x 3k unique bad",
-        clients: 20,
-        ops: 3_000,
-        values: None,
-        info_per_mille: 0,
-        cas_per_mille: 0,
-        stale: true,
-    },
-    Row {
-        name: "20c x 3k five values, 1% info, cas",
-        clients: 20,
-        ops: 3_000,
-        values: Some(5),
-        info_per_mille: 10,
-        cas_per_mille: 300,
-        stale: false,
-    },
-    Row {
-        name: "20c x 3k five values, 1% info",
-        clients: 20,
-        ops: 3_000,
-        values: Some(5),
-        info_per_mille: 10,
-        cas_per_mille: 0,
-        stale: false,
-    },
-    Row {
-        name: "10c x 10k five values, 1% info, cas",
-        clients: 10,
-        ops: 10_000,
-        values: Some(5),
-        info_per_mille: 10,
-        cas_per_mille: 300,
-        stale: false,
-    },
-    Row {
-        name: "10c x 100k unique ok",
-        clients: 10,
-        ops: 100_000,
-        values: None,
-        info_per_mille: 0,
-        cas_per_mille: 0,
-        stale: false,
-    },
-    Row {
-        name: "10c x 100k unique bad",
-        clients: 10,
-        ops: 100_000,
-        values: None,
-        info_per_mille: 0,
-        cas_per_mille: 0,
-        stale: true,
-    },
-    Row {
-        name: "5c x 10k unique, 1% info, bad",
-        clients: 5,
-        ops: 10_000,
-        values: None,
-        info_per_mille: 10,
-        cas_per_mille: 0,
-        stale: true,
-    },
-    Row {
-        name: "50c x 300 unique ok",
-        clients: 50,
-        ops: 300,
-        values: None,
-        info_per_mille: 0,
-        cas_per_mille: 0,
-        stale: false,
-    },
+const fn unique(name: &'static str, clients: usize, ops: usize, info_per_mille: u64, stale: bool) -> Row {
+    Row { name, clients, ops, values: None, info_per_mille, cas_per_mille: 0, stale, search_only: false }
+}
+
+const fn five_values(name: &'static str, clients: usize, ops: usize, cas_per_mille: u64) -> Row {
+    let values = Some(5);
+    Row { name, clients, ops, values, info_per_mille: 10, cas_per_mille, stale: false, search_only: true }
+}
+
+const fn searched(row: Row) -> Row {
+    Row { search_only: true, ..row }
+}
+
+const fn with_cas(row: Row) -> Row {
+    Row { cas_per_mille: 300, ..row }
+}
+
+const ROWS: [Row; 22] = [
+    unique("100c x 1M unique, 1% info, ok", 100, 1_000_000, 10, false),
+    unique("100c x 1M unique, 1% info, bad", 100, 1_000_000, 10, true),
+    with_cas(unique("100c x 1M unique, cas, 1% info, ok", 100, 1_000_000, 10, false)),
+    with_cas(unique("100c x 1M unique, cas, 1% info, bad", 100, 1_000_000, 10, true)),
+    unique("100c x 4M unique, 1% info, ok", 100, 4_000_000, 10, false),
+    searched(unique("5c x 100k unique ok, search", 5, 100_000, 0, false)),
+    searched(unique("5c x 300k unique ok, search", 5, 300_000, 0, false)),
+    searched(unique("5c x 3k unique, 1% info, bad, search", 5, 3_000, 10, true)),
+    searched(unique("5c x 10k unique, 1% info, bad, search", 5, 10_000, 10, true)),
+    searched(unique("10c x 30k unique ok, search", 10, 30_000, 0, false)),
+    searched(unique("10c x 100k unique ok, search", 10, 100_000, 0, false)),
+    searched(unique("10c x 100k unique bad, search", 10, 100_000, 0, true)),
+    searched(unique("20c x 300 unique ok, search", 20, 300, 0, false)),
+    searched(unique("20c x 3k unique ok, search", 20, 3_000, 0, false)),
+    searched(unique("20c x 3k unique bad, search", 20, 3_000, 0, true)),
+    searched(unique("50c x 300 unique ok, search", 50, 300, 0, false)),
+    searched(unique("100c x 1M unique, 1% info, ok, search", 100, 1_000_000, 10, false)),
+    five_values("20c x 3k five values, 1% info", 20, 3_000, 0),
+    five_values("20c x 3k five values, 1% info, cas", 20, 3_000, 300),
+    five_values("10c x 10k five values, 1% info", 10, 10_000, 0),
+    five_values("10c x 10k five values, 1% info, cas", 10, 10_000, 300),
+    five_values("10c x 100k five values, 1% info, cas", 10, 100_000, 300),
 ];
 
 fn main() {
     let only: Option<usize> = std::env::args().nth(1).and_then(|arg| arg.parse().ok());
     for (i, row) in ROWS.iter().enumerate().filter(|(i, _)| only.is_none_or(|only| only == *i)) {
-        let problem = match Problem::new(None, Register::default(), generate(row, 7)) {
+        let ops = generate(row, 7);
+        let generated_mb = peak_memory_mb();
+        let (started, cpu) = (Instant::now(), cpu_time());
+        let problem = match Problem::new(None, Register::default(), ops) {
             Ok(problem) => problem,
             Err(op) => panic!("{op} returns before it is invoked"),
         };
         let budget = Budget::unlimited().within(std::time::Duration::from_secs(60)).memory(8 << 30);
-        let started = Instant::now();
-        let search_only = Evidence { shrunk_keys: 0, ..Evidence::default() };
-        let outcome = check(&problem, &budget, &search_only);
-        let searched = started.elapsed();
+        let evidence = Evidence { search_only: row.search_only, ..Evidence::default() };
+        let outcome = check(&problem, &budget, &evidence);
+        let (took, cpu, peak) = (started.elapsed(), cpu_time() - cpu, peak_memory_mb());
         let answer = match outcome.answer() {
             Answer::Valid(Some(Certificate::Orders(orders))) => match &orders[0].order {
                 Some(order) => format!("valid, order verified: {:?}", verify(problem.model(), problem.ops(), order)),
@@ -124,15 +86,18 @@ fn main() {
             },
             Answer::Valid(_) => "valid".to_string(),
             Answer::Unknown(why) => format!("unknown: {why}; {}", outcome.coverage().undecided[0].known),
-            Answer::Invalid(_) => {
-                let started = Instant::now();
-                let shrunk = check(&problem, &budget, &Evidence::default());
-                let took = started.elapsed().saturating_sub(searched);
-                format!("invalid, shrunk in {took:.3?}: {}", shrunk.violations()[0].explanation)
-            }
+            Answer::Invalid(violations) => format!("invalid: {}", violations[0].explanation),
         };
-        println!("{i} {:36} {searched:>10.3?} peak {:>6} MB  {answer}", row.name, peak_memory_mb());
+        println!("{i:2} {:38} {took:>10.3?} cpu {cpu:.2} s, {generated_mb} then {peak} MB  {answer}", row.name);
     }
+}
+
+/// Processor seconds of this process so far; of hundredths.
+fn cpu_time() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: f64 = after_name.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<f64>().ok()).sum();
+    ticks / 100.0
 }
 
 fn peak_memory_mb() -> u64 {

@@ -126,8 +126,8 @@ pub(super) fn small_history<M: Model>(problem: &Problem<M>, stuck: &Stuck) -> St
     if stuck.minimal.is_empty() {
         return String::new();
     }
-    let op = |id: &OpId| problem.ops.iter().find(|op| op.id == *id);
-    let listed = stuck.minimal.iter().take(LISTED).filter_map(op).map(|op| {
+    let ids: Vec<OpId> = stuck.minimal.iter().take(LISTED).copied().collect();
+    let listed = problem.ops.iter().filter(|op| ids.contains(&op.id)).map(|op| {
         let ret = op.ret.map_or("never known to return".to_string(), |ret| format!("until {ret}"));
         format!("{} ({}, from {} {ret})", op.id, problem.model.show_op(&op.op), op.call)
     });

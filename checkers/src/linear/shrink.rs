@@ -13,7 +13,8 @@
 //! A re-check costs a search of what is left; about twice the logarithm of the size at first, and quadratic in the size of what
 //! cannot be left out. Out of budget, it gives what it has.
 
-use std::collections::HashSet;
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 
 use super::Operation;
 use super::search::{Found, search};
@@ -40,11 +41,13 @@ pub(super) fn shrink<M: Model>(
     budget: &Budget,
 ) -> Shrunk {
     let end = ops.iter().find(|op| op.id == last).and_then(|op| op.ret).unwrap_or(u64::MAX);
-    let ops: Vec<Operation<M::Op>> = ops.iter().map(|op| cut(op, end)).collect();
-    let tells = |op: &Operation<M::Op>| op.ret.is_some() || !model.observes(&op.op);
-    let core: HashSet<OpId> = core.iter().copied().collect();
+    let core: HashSet<OpId, FixedState> = core.iter().copied().collect();
     let known = |op: &Operation<M::Op>| core.is_empty() || core.contains(&op.id);
-    let kept = (0..ops.len()).filter(|&i| ops[i].call <= end && tells(&ops[i]) && known(&ops[i])).collect();
+    let invoked = &ops[..ops.partition_point(|op| op.call <= end)];
+    // Only these are copied: a monitor's core is a few of a million.
+    let (places, ops): (Vec<usize>, Vec<Operation<M::Op>>) =
+        invoked.iter().enumerate().filter(|(_, op)| known(op)).map(|(i, op)| (i, cut(op, end))).unzip();
+    let kept = (0..ops.len()).filter(|&i| ops[i].ret.is_some() || !model.observes(&ops[i].op)).collect();
     let mut shrinker = Shrinker { model, ops: &ops, budget, kept, rechecks: 0, spent: false };
     shrinker.round(|s, out| {
         s.model.leave_out_safely(&s.model_ops(&s.kept), out);
@@ -55,7 +58,8 @@ pub(super) fn shrink<M: Model>(
         let rest: Vec<usize> = s.without(out);
         s.model.supported(&s.model_ops(&rest))
     });
-    Shrunk { core, minimal: shrinker.kept, rechecks: shrinker.rechecks, fully: !shrinker.spent }
+    let placed = |list: &[usize]| list.iter().map(|&i| places[i]).collect();
+    Shrunk { core: placed(&core), minimal: placed(&shrinker.kept), rechecks: shrinker.rechecks, fully: !shrinker.spent }
 }
 
 /// The operation as it stands at a time: what returns later is open.

@@ -7,7 +7,8 @@
 
 use std::fmt;
 
-use std::collections::HashMap;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 use super::Operation;
 use crate::model::Model;
@@ -45,7 +46,7 @@ impl fmt::Display for Flaw {
 
 /// Checks an order against the operations, which are sorted by invocation, and the model. O(n) and n steps of the model.
 pub fn verify<M: Model>(model: &M, ops: &[Operation<M::Op>], order: &[OpId]) -> Result<(), Flaw> {
-    let places: HashMap<OpId, u32> = (0..).zip(ops).map(|(i, op)| (op.id, i)).collect();
+    let places: HashMap<OpId, u32, FixedState> = (0..).zip(ops).map(|(i, op)| (op.id, i)).collect();
     let order: Result<Vec<u32>, Flaw> =
         order.iter().map(|&id| places.get(&id).copied().ok_or(Flaw::Stranger(id))).collect();
     verify_places(model, ops, &order?)
@@ -54,7 +55,7 @@ pub fn verify<M: Model>(model: &M, ops: &[Operation<M::Op>], order: &[OpId]) -> 
 /// Checks an order that names operations by their places.
 pub(super) fn verify_places<M: Model>(model: &M, ops: &[Operation<M::Op>], order: &[u32]) -> Result<(), Flaw> {
     let mut placed = vec![false; ops.len()];
-    let mut latest_of_process: HashMap<i64, u32> = HashMap::new();
+    let mut latest_of_process: HashMap<i64, u32, FixedState> = HashMap::default();
     let mut latest: Option<&Operation<M::Op>> = None;
     let mut state = model.init();
     for &i in order {

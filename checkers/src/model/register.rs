@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::collections::{HashMap, HashSet};
 
 use super::Model;
+use crate::budget::Budget;
+use crate::linear::Operation;
+use crate::linear::monitor::{self, Monitored};
 
 /// What a register holds: a number that stands for a value of the history (the value itself when it is an integer, or
 /// an interner's id).
@@ -40,7 +43,7 @@ use RegisterOp::{Cas, CasMismatch, Read, Write};
 
 impl RegisterOp {
     /// The value that the operation must find.
-    fn needs(&self) -> Option<Value> {
+    pub(crate) fn needs(&self) -> Option<Value> {
         match *self {
             Read(value) => value,
             Cas(old, _) => Some(old),
@@ -49,7 +52,7 @@ impl RegisterOp {
     }
 
     /// The value that it leaves, if it changes anything.
-    fn leaves(&self) -> Option<Value> {
+    pub(crate) fn leaves(&self) -> Option<Value> {
         match *self {
             Write(value) => Some(value),
             Cas(old, new) if old != new => Some(new),
@@ -201,6 +204,10 @@ impl Model for Register {
                 }
             }
         }
+    }
+
+    fn monitor(&self, ops: &[Operation<RegisterOp>], budget: &Budget) -> Monitored {
+        monitor::register::monitor(self.initial, ops, budget)
     }
 
     fn supported(&self, ops: &[&RegisterOp]) -> bool {

@@ -12,6 +12,8 @@
 use super::Operation;
 use crate::budget::Spent;
 
+pub(crate) mod register;
+
 /// What a monitor found. Operations are named by their place in the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Monitored {
