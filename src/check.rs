@@ -9,13 +9,16 @@ use std::time::{Duration, Instant};
 
 use elench_checkers::budget::Budget;
 use elench_checkers::descriptive::{ExceptionGroup, Stats, exceptions, stats};
-use elench_checkers::linear::read::{Misfit, Object, Reading, Settings, Unfit, read};
-use elench_checkers::linear::registers::{FailedCas, NilReads, Options as RegisterOptions, Registers, registers};
-use elench_checkers::linear::{Evidence, check_keys};
-use elench_checkers::outcome::{Coverage, Outcome};
+use elench_checkers::linear::read::registers::{FailedCas, NilReads};
+use elench_checkers::linear::staleness::{Staleness, check_k_atomic, smallest_k, undefined};
+use elench_checkers::linear::{Evidence, Problem};
+use elench_checkers::model::Register;
+use elench_checkers::outcome::Outcome;
 use elench_formats::{History, Value};
 
-use crate::table;
+pub use crate::judge::{MODELS, ModelInfo};
+
+use crate::judge::{Case, Judge, Problems, Reads};
 use crate::workload::{Workload, guess};
 
 /// A checker that `elench check` can run.
@@ -34,12 +37,26 @@ pub struct CheckerInfo {
 }
 
 /// All checkers.
-pub const CHECKERS: [CheckerInfo; 3] = [
+pub const CHECKERS: [CheckerInfo; 5] = [
     CheckerInfo {
         name: "linear",
         question: "Is there an order of the operations that respects real time and that the model allows?",
         needs: "operations of the model; the order of events is that of real time",
         example: "elench check --checker linear --model cas-register --initial 0 history.edn",
+        judges: true,
+    },
+    CheckerInfo {
+        name: "sequential",
+        question: "Is there an order of all keys' operations that keeps the order of each process and that the model allows?",
+        needs: "operations of the model; which process did what. Runs when asked for",
+        example: "elench check --checker sequential history.edn",
+        judges: true,
+    },
+    CheckerInfo {
+        name: "k-atomic",
+        question: "Does every read return one of the last k values written? For which k?",
+        needs: "reads and writes of registers; the order of events is that of real time. Runs when asked for",
+        example: "elench check --checker k-atomic --k 2 history.edn",
         judges: true,
     },
     CheckerInfo {
@@ -58,143 +75,6 @@ pub const CHECKERS: [CheckerInfo; 3] = [
     },
 ];
 
-/// A sequential specification that `elench check` can use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModelInfo {
-    /// Its name.
-    pub name: &'static str,
-    /// Its operations.
-    pub operations: &'static str,
-    /// Its initial value, unless `--initial` says otherwise.
-    pub initial: &'static str,
-    /// An example in EDN.
-    pub example: &'static str,
-}
-
-/// All models.
-pub const MODELS: [ModelInfo; 20] = [
-    ModelInfo {
-        name: "register",
-        operations: "read -> value, write value",
-        initial: "nil",
-        example: "{:process 0, :type :invoke, :f :write, :value 3}",
-    },
-    ModelInfo {
-        name: "cas-register",
-        operations: "read -> value, write value, cas [old new]",
-        initial: "nil",
-        example: "{:process 0, :type :invoke, :f :cas, :value [3 4]}",
-    },
-    ModelInfo {
-        name: "multi-register",
-        operations: "transactions of [:r key value] and [:w key value]; or read -> {key value …}, write {key value …}",
-        initial: "nil: all unset; {key value …}",
-        example: "{:process 0, :type :ok, :f :txn, :value [[:r :x 1] [:w :y 2]]}",
-    },
-    ModelInfo {
-        name: "versioned-register",
-        operations: "read -> [version value], write [nil value] -> [version value], cas [nil [old new]] -> [version [old new]]; each change makes the version one more",
-        initial: "nil: [0 nil]; [version value]",
-        example: "{:process 0, :type :ok, :f :write, :value [7 3]}",
-    },
-    ModelInfo {
-        name: "map",
-        operations: "get key -> value, put [key value], append [key value], delete key, cas [key [old new]]; or with a :key field",
-        initial: "nil: no entries; a value: what every entry holds",
-        example: "{:process 0, :type :invoke, :f :put, :key \"a\", :value 3}",
-    },
-    ModelInfo {
-        name: "mutex",
-        operations: "acquire, release (lock, unlock), by whomever",
-        initial: "unlocked; locked",
-        example: "{:process 0, :type :invoke, :f :acquire, :value nil}",
-    },
-    ModelInfo {
-        name: "reentrant-mutex",
-        operations: "acquire, release; the owner is the process, or :client in the value",
-        initial: "unlocked; a number: how often one owner may hold it at once",
-        example: "{:process 0, :type :invoke, :f :acquire, :value {:client \"a\"}}",
-    },
-    ModelInfo {
-        name: "fenced-mutex",
-        operations: "acquire -> token, or {:fence token}; release; tokens grow, 0 is none; the owner as for reentrant-mutex",
-        initial: "unlocked; a number: how often one owner may hold it at once (once)",
-        example: "{:process 0, :type :ok, :f :acquire, :value {:client \"a\", :fence 7}}",
-    },
-    ModelInfo {
-        name: "semaphore",
-        operations: "acquire n, release n (one, where no number is given)",
-        initial: "a number of permits, which must be given",
-        example: "{:process 0, :type :invoke, :f :acquire, :value 2}",
-    },
-    ModelInfo {
-        name: "lease",
-        operations: "acquire {:ttl nanoseconds} or {:ttl-ms n}, renew, release; the owner as for reentrant-mutex; needs times",
-        initial: "nil; a number: how many nanoseconds a lease lasts where operations do not say",
-        example: "{:process 0, :type :invoke, :f :acquire, :value {:ttl-ms 500}, :time 1000}",
-    },
-    ModelInfo {
-        name: "counter",
-        operations: "inc, dec, add n, sub n, read -> n; inc-and-get -> n, add-and-get, get-and-add and the like",
-        initial: "0",
-        example: "{:process 0, :type :invoke, :f :add, :value 5}",
-    },
-    ModelInfo {
-        name: "fifo-queue",
-        operations: "enqueue value, dequeue -> value or nil (offer, poll; put, take)",
-        initial: "nil: empty; [first second …]",
-        example: "{:process 0, :type :ok, :f :dequeue, :value 3}",
-    },
-    ModelInfo {
-        name: "priority-queue",
-        operations: "enqueue number, dequeue -> the smallest, or nil",
-        initial: "nil: empty; [number …]",
-        example: "{:process 0, :type :ok, :f :dequeue, :value 3}",
-    },
-    ModelInfo {
-        name: "stack",
-        operations: "push value, pop -> value or nil",
-        initial: "nil: empty; [lowest … top]",
-        example: "{:process 0, :type :ok, :f :pop, :value 3}",
-    },
-    ModelInfo {
-        name: "unordered-queue",
-        operations: "enqueue value, dequeue -> any value or nil",
-        initial: "nil: empty; [value …]",
-        example: "{:process 0, :type :ok, :f :dequeue, :value 3}",
-    },
-    ModelInfo {
-        name: "set",
-        operations: "add value, remove value, contains value -> true or false, read -> all elements",
-        initial: "nil: empty; #{value …}",
-        example: "{:process 0, :type :ok, :f :contains, :value [3 true]}",
-    },
-    ModelInfo {
-        name: "grow-set",
-        operations: "add value, contains value -> true or false, read -> all elements",
-        initial: "nil: empty; #{value …}",
-        example: "{:process 0, :type :ok, :f :read, :value #{1 2}}",
-    },
-    ModelInfo {
-        name: "log",
-        operations: "append value -> offset, read offset -> value or [value …], read {:from a :to b} -> [value …]; offsets count from 0",
-        initial: "nil: empty; [value …]",
-        example: "{:process 0, :type :ok, :f :append, :value {:offset 4}}",
-    },
-    ModelInfo {
-        name: "append-list",
-        operations: "append value, read -> [value …]",
-        initial: "nil: empty; [value …]",
-        example: "{:process 0, :type :ok, :f :read, :value [1 2]}",
-    },
-    ModelInfo {
-        name: "bank",
-        operations: "transfer {:from a, :to b, :amount n}, read -> {account balance …}",
-        initial: "nil: not known; {account balance …}, with :negative-balances? true where allowed",
-        example: "{:process 0, :type :invoke, :f :transfer, :value {:from 0, :to 1, :amount 5}}",
-    },
-];
-
 /// What to check, and with how much.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
@@ -210,6 +90,12 @@ pub struct CheckOptions {
     pub failed_cas: Option<FailedCas>,
     /// What an acknowledged read of nil says.
     pub nil_reads: NilReads,
+    /// The k of k-atomicity; `None`: the smallest that holds.
+    pub k: Option<usize>,
+    /// Decide what a monitor decides by the search as well.
+    pub cross_check: bool,
+    /// Stop at the first violation; the other keys are then undecided.
+    pub first: bool,
     /// How much the checkers may spend.
     pub budget: Budget,
     /// Violations of a kind to report in full.
@@ -251,7 +137,7 @@ pub struct Finding {
 /// Results, by kind of checker.
 #[derive(Debug)]
 pub enum Found {
-    /// Of `linear`.
+    /// Of `linear`, `sequential` and `k-atomic`.
     Linear(Box<Linear>),
     /// Of `stats`.
     Stats(Stats),
@@ -261,25 +147,19 @@ pub enum Found {
     NotRun(String),
 }
 
-/// What the linearizability search found.
+/// What a checker found that holds a history against a model.
 #[derive(Debug)]
 pub struct Linear {
-    /// The model that it ran on.
-    pub model: String,
-    /// What a failed cas was taken to say.
-    pub failed_cas: FailedCas,
+    /// What the model sees; its problems are gone.
+    pub case: Case,
+    /// The state before the first operation, as asked for.
+    pub initial: Value,
+    /// What an acknowledged read of nil was taken to say.
+    pub nil_reads: NilReads,
     /// Its answer.
     pub outcome: Outcome,
-    /// The keys that its evidence names.
-    pub keys: Vec<Box<str>>,
-    /// Operations that were left out: those that failed, and those that say nothing.
-    pub left_out: Coverage,
-    /// What was assumed of the operations, sentences.
-    pub assumptions: Vec<String>,
-    /// Acknowledged operations that say nothing to the model, but for reads of nil.
-    pub silent: u64,
-    /// Acknowledged reads of nil that were taken to say nothing, as the register cannot be unset.
-    pub silent_reads: u64,
+    /// Of `k-atomic`: the k that holds or was asked for.
+    pub k: Option<usize>,
 }
 
 /// What was found in one history.
@@ -378,13 +258,21 @@ fn pick(options: &CheckOptions, has_model: bool) -> Result<Vec<&'static CheckerI
         });
         return named.collect();
     }
-    Ok(CHECKERS.iter().filter(|c| c.name != "linear" || has_model).collect())
+    Ok(CHECKERS
+        .iter()
+        .filter(|c| match c.name {
+            "linear" => has_model,
+            "sequential" | "k-atomic" => false,
+            _ => true,
+        })
+        .collect())
 }
 
 fn run(checker: &'static CheckerInfo, history: &History, model: Option<&Judge>, options: &CheckOptions) -> Finding {
     let start = Instant::now();
     let work = || match checker.name {
-        "linear" => linear(history, model, options).map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
+        "linear" | "sequential" | "k-atomic" => against_model(checker.name, history, model, options)
+            .map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
         "stats" => Found::Stats(stats(history)),
         _ => Found::Exceptions(exceptions(history)),
     };
@@ -393,128 +281,59 @@ fn run(checker: &'static CheckerInfo, history: &History, model: Option<&Judge>, 
     Finding { checker, result, elapsed: start.elapsed() }
 }
 
-/// A model, and how a history is read for it.
-enum Judge {
-    /// A register, with compare-and-set or without.
-    Register { cas: bool },
-    /// Any other object, by name.
-    Object(String, Object),
-}
-
-impl Judge {
-    fn named(name: &str) -> Result<Judge, BadRequest> {
-        let object = match name {
-            "register" => return Ok(Judge::Register { cas: false }),
-            "cas-register" => return Ok(Judge::Register { cas: true }),
-            "multi-register" => Object::MultiRegister,
-            "versioned-register" => Object::VersionedRegister,
-            "map" => Object::Map,
-            "mutex" => Object::Mutex,
-            "reentrant-mutex" => Object::ReentrantMutex,
-            "fenced-mutex" => Object::FencedMutex,
-            "semaphore" => Object::Semaphore,
-            "lease" => Object::Lease,
-            "counter" => Object::Counter,
-            "fifo-queue" => Object::FifoQueue,
-            "priority-queue" => Object::PriorityQueue,
-            "stack" => Object::Stack,
-            "unordered-queue" => Object::UnorderedQueue,
-            "set" => Object::Set,
-            "grow-set" => Object::GrowSet,
-            "log" => Object::Log,
-            "append-list" => Object::AppendList,
-            "bank" => Object::Bank,
-            path if path.ends_with(".toml") => {
-                let (name, table) = table::load(path)?;
-                return Ok(Judge::Object(name, Object::Table(table)));
-            }
-            _ => {
-                let known = list(MODELS.map(|m| m.name));
-                return Err(BadRequest(format!("no model is called `{name}`: there are {known}, or give a TOML file")));
-            }
-        };
-        Ok(Judge::Object(name.to_string(), object))
-    }
-
-    fn name(&self) -> &str {
-        match self {
-            Judge::Register { cas: false } => "register",
-            Judge::Register { cas: true } => "cas-register",
-            Judge::Object(name, _) => name,
-        }
-    }
-
-    /// An initial value that is none of the model's is a bad request, whatever is in the history.
-    fn refuse_initial(&self, history: &History, initial: &Value) -> Result<(), BadRequest> {
-        let Judge::Object(name, object) = self else { return Ok(()) };
-        let settings = Settings { initial: initial.clone(), ..Settings::default() };
-        match read(&history.slice(0..0), object, &settings) {
-            Err(Unfit::Initial(why)) => Err(BadRequest(format!("--initial of a {name}: {why}"))),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn linear(history: &History, model: Option<&Judge>, options: &CheckOptions) -> Result<Linear, String> {
-    if !history.meta().real_time {
+/// Holds a history against a model: `linear`, `sequential` or `k-atomic`.
+fn against_model(
+    checker: &str,
+    history: &History,
+    model: Option<&Judge>,
+    options: &CheckOptions,
+) -> Result<Linear, String> {
+    if checker != "sequential" && !history.meta().real_time {
         return Err(format!(
-            "linearizability needs the order of real time, and {} does not record it",
+            "the checker needs the order of real time, and {} does not record it",
             history.meta().format
         ));
     }
-    if let Some(doubt) = history.meta().doubts.first() {
-        return Err(doubt.clone());
-    }
     let model = model.ok_or("no model fits these operations: name one with --model")?;
-    let misfit = |m: Misfit| format!("not a history of a {}: operation {}: {}", model.name(), m.op.0, m.why);
-    match model {
-        Judge::Register { cas } => as_registers(history, *cas, options).map_err(misfit),
-        Judge::Object(name, object) => as_object(history, name, object, options).map_err(|unfit| match unfit {
-            Unfit::Operation(m) => misfit(m),
-            Unfit::Initial(why) => why,
-        }),
-    }
-}
-
-fn evidence(options: &CheckOptions) -> Evidence {
-    Evidence { shrunk_keys: options.examples, ..Evidence::default() }
-}
-
-fn as_registers(history: &History, cas: bool, options: &CheckOptions) -> Result<Linear, Misfit> {
-    let by_format = if history.meta().format == "process-log" { FailedCas::Observed } else { FailedCas::DidNotHappen };
-    let failed_cas = options.failed_cas.unwrap_or(by_format);
-    let reading = RegisterOptions { initial: options.initial.clone(), failed_cas, nil_reads: options.nil_reads, cas };
-    let Registers { problems, keys, failed, silent_reads } = registers(history, &reading)?;
-    let text = |key| {
-        let mut text = String::new();
-        history.write_scalar(key, &mut text);
-        text.into()
+    let (initial, nil_reads) = (options.initial.clone(), options.nil_reads);
+    let how = Reads { initial: initial.clone(), failed_cas: options.failed_cas, nil_reads };
+    let mut case = model.read(history, &how)?;
+    let evidence = Evidence {
+        shrunk_keys: options.examples,
+        cross_check: options.cross_check,
+        first_only: options.first,
+        ..Evidence::default()
     };
-    Ok(Linear {
-        model: if cas { "cas-register" } else { "register" }.to_string(),
-        failed_cas,
-        outcome: check_keys(&problems, &options.budget, &evidence(options)),
-        keys: keys.into_iter().map(text).collect(),
-        left_out: failed,
-        assumptions: Vec::new(),
-        silent: 0,
-        silent_reads,
-    })
+    let problems = std::mem::replace(&mut case.problems, Problems::Objects(Vec::new()));
+    let (outcome, k) = match (checker, &problems) {
+        ("linear", problems) => (problems.linear(&options.budget, &evidence), None),
+        ("sequential", problems) => (problems.sequential(&options.budget, &evidence), None),
+        (_, Problems::Registers(problems)) => {
+            if let Some(op) = undefined(problems) {
+                return Err(format!("k-atomicity is not defined for a compare-and-set, and operation {} is one", op.0));
+            }
+            atomic(problems, options.k, &options.budget, &evidence)
+        }
+        _ => return Err(format!("k-atomicity is a condition on registers, not on a {}", case.model)),
+    };
+    Ok(Linear { case, initial, nil_reads, outcome, k })
 }
 
-fn as_object(history: &History, name: &str, object: &Object, options: &CheckOptions) -> Result<Linear, Unfit> {
-    let settings = Settings { initial: options.initial.clone(), nil_reads: options.nil_reads };
-    let Reading { problems, keys, left_out, silent, assumptions } = read(history, object, &settings)?;
-    Ok(Linear {
-        model: name.to_string(),
-        failed_cas: FailedCas::DidNotHappen,
-        outcome: check_keys(&problems, &options.budget, &evidence(options)),
-        keys,
-        left_out,
-        assumptions,
-        silent,
-        silent_reads: 0,
-    })
+/// For this k, or for the smallest that holds.
+fn atomic(
+    problems: &[Problem<Register>],
+    k: Option<usize>,
+    budget: &Budget,
+    evidence: &Evidence,
+) -> (Outcome, Option<usize>) {
+    if let Some(k) = k {
+        return (check_k_atomic(problems, k, budget, evidence), Some(k));
+    }
+    match smallest_k(problems, budget, evidence) {
+        Staleness::Smallest(k, outcome, _) => (outcome, Some(k)),
+        Staleness::Never(outcome) => (outcome, None),
+        Staleness::Unknown(k, outcome) => (outcome, Some(k)),
+    }
 }
 
 /// Invalid beats unknown beats valid; nothing judged is unknown. Of a repaired history no answer stands: a repair may

@@ -8,7 +8,9 @@
 pub mod check;
 pub mod cli;
 pub mod generate;
+pub mod judge;
 pub mod report;
 pub mod table;
+pub mod verify;
 pub mod weak;
 pub mod workload;

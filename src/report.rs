@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use elench_checkers::linear::registers::FailedCas;
+use elench_checkers::linear::read::registers::{FailedCas, NilReads};
 use elench_checkers::outcome::{Certificate, Coverage, OpId, Violation};
 use elench_formats::History;
 use elench_formats::history::{KeyForm, Order, Status, is_read};
@@ -52,7 +52,7 @@ pub fn outcomes(counts: &[u64; 4]) -> String {
 
 /// The key of a problem, as EDN text.
 fn key_text(linear: &Linear, key: Option<elench_checkers::outcome::KeyId>) -> Option<&str> {
-    linear.keys.get(key?.0 as usize).map(|key| &**key)
+    linear.case.keys.get(key?.0 as usize).map(|key| &**key)
 }
 
 /// The report for a person: a verdict line, then what it rests on.
@@ -190,29 +190,31 @@ fn linear_lines(name: &str, linear: &Linear, finding: &Finding, history: &Histor
     let _ = writeln!(
         out,
         "  {name:<10} {valid}: model {}, {} of {} decided, {} consumed{}, {}",
-        linear.model,
+        linear.case.model,
         thousands(coverage.keys_decided),
         counted(coverage.keys, "key"),
         counted(consumed(linear), "operation"),
-        match linear.failed_cas {
-            FailedCas::Observed => ", a failed cas saw another value",
-            FailedCas::DidNotHappen => "",
+        match (linear.k, linear.case.failed_cas) {
+            (Some(k), _) => format!(", for k = {k}"),
+            (None, FailedCas::Observed) => ", a failed cas saw another value".to_string(),
+            (None, FailedCas::DidNotHappen) => String::new(),
         },
         nanoseconds(finding.elapsed.as_nanos().min(i64::MAX as u128) as i64),
     );
-    if linear.silent_reads > 0 {
+    if linear.case.silent_reads > 0 {
         let _ = writeln!(
             out,
             "             {} of nil {} taken to say nothing, as the register is never unset (--nil-reads unset counts them)",
-            counted(linear.silent_reads, "ok read"),
-            if linear.silent_reads == 1 { "is" } else { "are" },
+            counted(linear.case.silent_reads, "ok read"),
+            if linear.case.silent_reads == 1 { "is" } else { "are" },
         );
     }
-    if linear.silent > 0 {
-        let say = if linear.silent == 1 { "says" } else { "say" };
-        let _ = writeln!(out, "             {} {say} nothing to this model", counted(linear.silent, "ok operation"));
+    if linear.case.silent > 0 {
+        let say = if linear.case.silent == 1 { "says" } else { "say" };
+        let _ =
+            writeln!(out, "             {} {say} nothing to this model", counted(linear.case.silent, "ok operation"));
     }
-    for assumption in &linear.assumptions {
+    for assumption in &linear.case.assumptions {
         let _ = writeln!(out, "             assumed: {assumption}");
     }
     for undecided in coverage.undecided.iter().take(5) {
@@ -231,7 +233,7 @@ fn linear_lines(name: &str, linear: &Linear, finding: &Finding, history: &Histor
 
 /// Operations that were looked at: those that the search ran on, and those that were left out.
 fn consumed(linear: &Linear) -> u64 {
-    linear.outcome.coverage().ops_consumed() + linear.left_out.ops_consumed()
+    linear.outcome.coverage().ops_consumed() + linear.case.left_out.ops_consumed()
 }
 
 fn violation_key<'a>(linear: &'a Linear, violation: &Violation) -> Option<&'a str> {
@@ -372,19 +374,29 @@ fn linear_json(linear: &Linear, out: &mut Map<String, Json>) {
         let n = anomalies.get(v.kind).and_then(Json::as_u64).unwrap_or(0) + 1;
         anomalies.insert(v.kind.into(), json!(n));
     }
-    out.insert("model".into(), json!(linear.model));
+    out.insert("model".into(), json!(linear.case.model));
+    out.insert("initial".into(), json!(linear.initial.to_edn()));
+    if let Some(k) = linear.k {
+        out.insert("k".into(), json!(k));
+    }
+    let nil_reads = match linear.nil_reads {
+        NilReads::IfPossible => "if-possible",
+        NilReads::Unset => "unset",
+        NilReads::SayNothing => "say-nothing",
+    };
+    out.insert("nil_reads".into(), json!(nil_reads));
     out.insert(
         "failed_cas".into(),
-        json!(match linear.failed_cas {
+        json!(match linear.case.failed_cas {
             FailedCas::DidNotHappen => "did-not-happen",
             FailedCas::Observed => "observed",
         }),
     );
     out.insert("anomalies".into(), Json::Object(anomalies));
     out.insert("violations".into(), violations.iter().map(|v| violation_json(v, linear)).collect());
-    out.insert("silent_nil_reads".into(), json!(linear.silent_reads));
-    out.insert("silent_ops".into(), json!(linear.silent));
-    out.insert("assumptions".into(), json!(linear.assumptions));
+    out.insert("silent_nil_reads".into(), json!(linear.case.silent_reads));
+    out.insert("silent_ops".into(), json!(linear.case.silent));
+    out.insert("assumptions".into(), json!(linear.case.assumptions));
     out.insert("coverage".into(), coverage_json(linear));
     if let elench_checkers::outcome::Answer::Valid(Some(Certificate::Orders(orders))) = linear.outcome.answer() {
         let orders = orders.iter().map(|o| {
@@ -434,7 +446,7 @@ fn coverage_json(linear: &Linear) -> Json {
             .collect::<Vec<_>>()
     };
     let mut kinds = by(coverage);
-    kinds.extend(by(&linear.left_out));
+    kinds.extend(by(&linear.case.left_out));
     json!({
         "ops_consumed": consumed(linear),
         "by_kind": kinds,

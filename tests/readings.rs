@@ -5,7 +5,7 @@
 
 use elench::check::{CheckOptions, Found, Report, Valid, check};
 use elench_checkers::Budget;
-use elench_checkers::linear::registers::NilReads;
+use elench_checkers::linear::read::registers::NilReads;
 use elench_formats::build::{BuildOptions, Lift};
 use elench_formats::notation::history_with;
 use elench_formats::open::{OpenOptions, open_bytes};
@@ -20,6 +20,9 @@ fn options(initial: Value) -> CheckOptions {
         workload: None,
         failed_cas: None,
         nil_reads: NilReads::default(),
+        k: None,
+        cross_check: true,
+        first: false,
         budget: Budget::unlimited(),
         examples: 1,
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use elench::check::{CheckOptions, Found, Valid, check};
 use elench_checkers::Budget;
-use elench_checkers::linear::registers::NilReads;
+use elench_checkers::linear::read::registers::NilReads;
 use elench_formats::open::{OpenOptions, open};
 use elench_formats::{History, Value};
 
@@ -29,6 +29,9 @@ fn options(initial: &str) -> CheckOptions {
         workload: None,
         failed_cas: None,
         nil_reads: NilReads::default(),
+        k: None,
+        cross_check: true,
+        first: false,
         budget: Budget::unlimited(),
         examples: 1,
     }

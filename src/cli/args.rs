@@ -30,6 +30,10 @@ pub enum Command {
     Check(CheckArgs),
     /// Say what is in histories, and what to check them with
     Info(InfoArgs),
+    /// Check a result's certificates again, independently of the checker
+    Verify(VerifyArgs),
+    /// Find the smallest part of a history that still fails
+    Shrink(ShrinkArgs),
     /// Convert a history from one format to another
     Convert(ConvertArgs),
     /// Generate a history from a simulated system, correct or with a named fault
@@ -94,15 +98,44 @@ pub struct CheckArgs {
     /// Checker to run (repeatable; default: those that fit the history)
     #[arg(long = "checker", value_name = "NAME")]
     pub checkers: Vec<String>,
+    /// Workload, instead of guessing it
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
+    /// How to judge
+    #[command(flatten)]
+    pub judging: JudgeArgs,
+    /// Checker k-atomic: how many of the last values a read may return (default: finds the smallest number)
+    #[arg(long, value_name = "K")]
+    pub k: Option<std::num::NonZeroU32>,
+    /// Decide everything twice, by monitor and by search; where they disagree, say so instead of answering
+    #[arg(long)]
+    pub cross_check: bool,
+    /// Stop at the first key with a violation; the others stay undecided
+    #[arg(long)]
+    pub first: bool,
+    /// Examples of each kind of violation
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub examples: usize,
+    /// Directory for reports and evidence: result.json and, for a violation, its smallest sub-history
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Print one JSON document a history instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Print only the verdict line
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// How to hold operations against a model: the same flags everywhere.
+#[derive(Clone, Debug, Args)]
+pub struct JudgeArgs {
     /// Model that operations are checked against (see `elench models`), or a TOML file with a table of transitions
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// State before the first operation, as EDN (see `elench models`; nil: what is usual)
     #[arg(long, value_name = "VALUE", default_value = "nil")]
     pub initial: String,
-    /// Workload, instead of guessing it
-    #[arg(long, value_name = "NAME")]
-    pub workload: Option<String>,
     /// What a failed cas says: that it did not happen, or that it saw another value (default: by format)
     #[arg(long, value_name = "MEANING")]
     pub failed_cas: Option<FailedCasArg>,
@@ -116,18 +149,52 @@ pub struct CheckArgs {
     /// Memory that the checkers may take, such as 500MB, 4GiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
-    /// Examples of each kind of violation
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub examples: usize,
-    /// Directory for reports and evidence: result.json and, for a violation, its smallest sub-history
-    #[arg(short = 'o', long = "output", value_name = "DIR")]
-    pub output: Option<PathBuf>,
-    /// Print one JSON document a history instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// Print only the verdict line
-    #[arg(long, short)]
-    pub quiet: bool,
+}
+
+/// Flags of `verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elench check --json history.edn > result.json; elench verify result.json history.edn
+  elench check -o evidence history.edn; elench verify evidence/history.edn/result.json history.edn
+
+An order is replayed against the model, real time and each process's order. Of a violation, the operations of its core are tried in
+every order, by a few lines that share nothing with the checker. Exit codes: 0 every certificate holds; 1 one does not; 2 the
+request or the input is bad; 3 there is nothing to verify, or it is too large to try.")]
+pub struct VerifyArgs {
+    /// What `elench check --json` printed, or its result.json
+    #[arg(value_name = "RESULT")]
+    pub result: PathBuf,
+    /// The history that was checked
+    #[arg(value_name = "HISTORY")]
+    pub history: String,
+    /// How to read it: as it was read for the check
+    #[command(flatten)]
+    pub read: ReadArgs,
+}
+
+/// Flags of `shrink`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elench shrink history.edn -o small.edn
+  elench shrink --model cas-register --initial 0 --time 5m test.jepsen -o small.edn
+
+Exit codes: 0 a smaller history that still fails was written; 2 the request or the input is bad; 3 nothing fails, or nothing is
+known to.")]
+pub struct ShrinkArgs {
+    /// File, Jepsen store directory, or - for standard input
+    #[arg(value_name = "HISTORY")]
+    pub history: String,
+    /// File to write; its extension names the format
+    #[arg(short = 'o', long = "output", value_name = "OUT")]
+    pub output: String,
+    /// How to read
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// How to judge
+    #[command(flatten)]
+    pub judging: JudgeArgs,
 }
 
 /// What an acknowledged read of nil says.

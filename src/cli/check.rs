@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use elench_checkers::budget::Budget;
-use elench_checkers::linear::registers::{FailedCas, NilReads};
+use elench_checkers::linear::read::registers::{FailedCas, NilReads};
 use elench_formats::History;
 use elench_formats::write::{Target, to_file};
 
-use super::args::{CheckArgs, FailedCasArg, NilReadsArg};
+use super::args::{CheckArgs, FailedCasArg, JudgeArgs, NilReadsArg, ReadArgs};
 use super::progress::{Reading, Working};
 use super::{Exit, Stop};
 use crate::check::{CheckOptions, Found, Report, Valid, check};
@@ -30,20 +30,33 @@ pub(super) fn run(args: &CheckArgs) -> Result<Exit, Stop> {
 }
 
 fn options(args: &CheckArgs) -> Result<CheckOptions, Stop> {
+    Ok(CheckOptions {
+        checkers: args.checkers.clone(),
+        workload: args.workload.clone(),
+        k: args.k.map(|k| k.get() as usize),
+        cross_check: args.cross_check,
+        first: args.first,
+        examples: args.examples,
+        ..judging(&args.judging, &args.read)?
+    })
+}
+
+/// How to judge, by the checkers that fit.
+pub(super) fn judging(args: &JudgeArgs, read: &ReadArgs) -> Result<CheckOptions, Stop> {
     let initial = elench_formats::edn::parse(&args.initial)
         .map_err(|e| Stop::Error(format!("--initial `{}` is no EDN value: {e}", args.initial)))?;
-    let mut budget = Budget::unlimited().threads(args.read.threads.map_or(0, usize::from));
+    let mut budget = Budget::unlimited().threads(read.threads.map_or(0, usize::from));
     if let Some(time) = args.time {
         budget = budget.within(time);
     }
-    if let Some(memory) = args.memory {
+    if let Some(memory) = args.memory.or_else(most_of_memory) {
         budget = budget.memory(memory);
     }
     Ok(CheckOptions {
-        checkers: args.checkers.clone(),
+        checkers: Vec::new(),
         model: args.model.clone(),
         initial,
-        workload: args.workload.clone(),
+        workload: None,
         failed_cas: args.failed_cas.map(|f| match f {
             FailedCasArg::DidNotHappen => FailedCas::DidNotHappen,
             FailedCasArg::Observed => FailedCas::Observed,
@@ -53,9 +66,23 @@ fn options(args: &CheckArgs) -> Result<CheckOptions, Stop> {
             Some(NilReadsArg::Unset) => NilReads::Unset,
             Some(NilReadsArg::SayNothing) => NilReads::SayNothing,
         },
+        k: None,
+        cross_check: false,
+        first: false,
         budget,
-        examples: args.examples,
+        examples: 3,
     })
+}
+
+/// Three quarters of the memory that is free now, or that the control group leaves, so that a check ends with an answer and not
+/// by the system's hand; none where the system does not say.
+fn most_of_memory() -> Option<u64> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let free = line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024;
+    let group = |name: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse::<u64>().ok();
+    let left = group("memory.max").map(|most| most.saturating_sub(group("memory.current").unwrap_or(0)));
+    Some(left.map_or(free, |left| left.min(free)) / 4 * 3)
 }
 
 fn one(name: &str, args: &CheckArgs, options: &CheckOptions) -> Result<Exit, Stop> {

@@ -6,6 +6,8 @@ mod convert;
 mod generate;
 mod info;
 mod progress;
+mod shrink;
+mod verify;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -75,6 +77,8 @@ fn run(cli: Cli) -> Result<Exit, Stop> {
     match cli.command {
         Command::Check(args) => check::run(&args),
         Command::Info(args) => info::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Shrink(args) => shrink::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Gen(args) => generate::run(&args),
         Command::Checkers(args) => checkers(&args),

@@ -118,6 +118,8 @@ pub struct Evidence {
     pub cross_check: bool,
     /// Use no monitors.
     pub search_only: bool,
+    /// Stop at the first violation that is found; the keys not decided by then are undecided.
+    pub first_only: bool,
 }
 
 impl Default for Evidence {
@@ -128,6 +130,7 @@ impl Default for Evidence {
             shrink_time: Duration::from_secs(2),
             cross_check: false,
             search_only: false,
+            first_only: false,
         }
     }
 }
@@ -141,15 +144,23 @@ pub fn check<M: Model>(problem: &Problem<M>, budget: &Budget, evidence: &Evidenc
 pub fn check_keys<M: Model>(problems: &[Problem<M>], budget: &Budget, evidence: &Evidence) -> Outcome {
     let mut largest_first: Vec<usize> = (0..problems.len()).collect();
     largest_first.sort_by_key(|&i| std::cmp::Reverse(problems[i].ops.len()));
+    let part = budget.part();
+    let decide = |problem: &Problem<M>| {
+        let outcome = decide(problem, &part, evidence);
+        if evidence.first_only && outcome.is_invalid() {
+            part.cancel();
+        }
+        outcome
+    };
     let run = || {
-        let decided = largest_first.par_iter().with_max_len(1).map(|&i| (i, decide(&problems[i], budget, evidence)));
+        let decided = largest_first.par_iter().with_max_len(1).map(|&i| (i, decide(&problems[i])));
         let mut decided: Vec<(usize, Outcome)> = decided.collect();
         decided.sort_by_key(|&(i, _)| i);
         decided.into_iter().map(|(_, outcome)| outcome).collect()
     };
     let outcomes = match rayon::ThreadPoolBuilder::new().num_threads(budget.thread_count()).build() {
         Ok(pool) if budget.thread_count() != 1 => pool.install(run),
-        _ => problems.iter().map(|problem| decide(problem, budget, evidence)).collect(),
+        _ => problems.iter().map(decide).collect(),
     };
     with_small_histories(problems, outcomes, budget, evidence)
 }

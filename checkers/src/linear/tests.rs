@@ -494,6 +494,9 @@ fn a_small_sub_history_has_no_order_either_and_none_smaller_within_the_rules() {
         let pick =
             |ids: &[OpId]| -> Vec<Op> { problem.ops.iter().filter(|op| ids.contains(&op.id)).cloned().collect() };
         let (core, minimal) = (pick(&stuck.core), pick(&stuck.minimal));
+        assert_eq!(verify::has_order(&Register::default(), &core, usize::MAX), Some(false), "{core:?}");
+        let by_brute_force = brute_force(&Register::default(), &problem.ops);
+        assert_eq!(verify::has_order(&Register::default(), &problem.ops, usize::MAX), Some(by_brute_force));
         assert!(stuck.shrunk_fully && minimal.len() <= core.len() && core.len() <= problem.ops.len());
         assert!(!brute_force(&Register::default(), &core), "{core:?}");
         assert!(core.iter().all(|op| Some(op.call) <= pick(&[stuck.op])[0].ret));

@@ -84,6 +84,37 @@ pub(super) fn verify_places<M: Model>(model: &M, ops: &[Operation<M::Op>], order
     }
 }
 
+/// Is there any order? Tries them one by one (Wing and Gong, 1993), and only leaves out what it has seen to lead nowhere; with no
+/// promise of the model, and nothing shared with the searches. For the few operations of a core. None when it takes
+/// more than `limit` configurations.
+pub fn has_order<M: Model>(model: &M, ops: &[Operation<M::Op>], limit: usize) -> Option<bool> {
+    let mut dead: std::collections::HashSet<(Vec<bool>, M::State)> = std::collections::HashSet::new();
+    let mut ways = vec![(vec![false; ops.len()], model.init())];
+    while let Some((placed, state)) = ways.pop() {
+        let left = || (0..ops.len()).filter(|&i| !placed[i]);
+        if left().all(|i| ops[i].ret.is_none()) {
+            return Some(true);
+        }
+        if dead.len() >= limit {
+            return None;
+        }
+        if !dead.insert((placed.clone(), state.clone())) {
+            continue;
+        }
+        let first_return = left().filter_map(|i| ops[i].ret).min().unwrap_or(u64::MAX);
+        let is_mine = |i: usize, j: usize| ops[i].process.is_some() && ops[i].process == ops[j].process;
+        let waits = |i: usize| left().take_while(|&j| j < i).any(|j| ops[j].ret.is_some() && is_mine(i, j));
+        for i in left().filter(|&i| ops[i].call <= first_return && !waits(i)) {
+            if let Some(next) = model.step(&state, &ops[i].op) {
+                let mut after = placed.clone();
+                after[i] = true;
+                ways.push((after, next));
+            }
+        }
+    }
+    Some(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
