@@ -9,8 +9,10 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{NullArray, RecordBatch};
-use arrow_buffer::Buffer;
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{Array, ArrayRef, DictionaryArray, NullArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::{ArrowNativeType, Buffer};
 use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_ipc::{Block, CompressionType, MessageHeader, MetadataVersion};
@@ -160,22 +162,100 @@ pub fn read_ipc_bytes(bytes: Bytes, options: &ReadOptions) -> Result<History> {
     let file = IpcFile::open(bytes)?;
     let meta = meta::decode(&file.schema.metadata)?;
     let decoder = Decoder::new(&file.schema, meta.is_none())?;
-    let mut reader = FileDecoder::new(Arc::clone(&file.schema), file.version);
+    let mut reader = BatchReader::new(&file);
     let mut budget = file.bytes.len() as u64 * RATIO + FREE_BYTES;
     for block in &file.dictionaries {
         let buffer = file.block(block, &mut budget)?;
-        guarded(|| reader.read_dictionary(block, &buffer))?;
+        guarded(|| reader.whole.read_dictionary(block, &buffer))?;
     }
     let mut pools = Pools::default();
     let mut chunks = Vec::with_capacity(file.batches.len());
     let mut row = 0;
     for block in &file.batches {
         let buffer = file.block(block, &mut budget)?;
-        let Some(batch) = guarded(|| reader.read_record_batch(block, &buffer))? else { continue };
+        let Some(batch) = guarded(|| reader.batch(block, &buffer))? else { continue };
         chunks.push(decoder.chunk(&batch, &mut pools, row)?);
         row += batch.num_rows() as u64;
     }
     decoder.finish(chunks, pools, meta, "arrow", options)
+}
+
+/// Reads batches: the first one as it is, later ones with codes in the place of dictionaries, which are those of the
+/// first. For Arrow looks at each code by itself to see that it lies in its dictionary, and two columns of codes then cost
+/// half as much as the checks of all others.
+struct BatchReader {
+    whole: FileDecoder,
+    coded: FileDecoder,
+    schema: SchemaRef,
+    /// What the codes of a column stand for, once known.
+    values: Option<Vec<Option<ArrayRef>>>,
+}
+
+impl BatchReader {
+    fn new(file: &IpcFile) -> BatchReader {
+        let coded = file.schema.fields().iter().map(|f| match f.data_type() {
+            DataType::Dictionary(key, _) => Arc::new(f.as_ref().clone().with_data_type(key.as_ref().clone())),
+            _ => Arc::clone(f),
+        });
+        let coded = Arc::new(Schema::new(coded.collect::<Vec<_>>()));
+        BatchReader {
+            whole: FileDecoder::new(Arc::clone(&file.schema), file.version),
+            coded: FileDecoder::new(coded, file.version),
+            schema: Arc::clone(&file.schema),
+            values: None,
+        }
+    }
+
+    fn batch(&mut self, block: &Block, bytes: &Buffer) -> std::result::Result<Option<RecordBatch>, ArrowError> {
+        let Some(values) = &self.values else {
+            let first = self.whole.read_record_batch(block, bytes)?;
+            self.values = first.as_ref().map(|batch| {
+                batch.columns().iter().map(|c| c.as_any_dictionary_opt().map(|d| Arc::clone(d.values()))).collect()
+            });
+            return Ok(first);
+        };
+        let Some(batch) = self.coded.read_record_batch(block, bytes)? else { return Ok(None) };
+        let columns = batch.columns().iter().zip(values).map(|(column, values)| match values {
+            Some(values) => with_values(column, values),
+            None => Ok(Arc::clone(column)),
+        });
+        let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows).map(Some)
+    }
+}
+
+/// A dictionary column of codes and of what they stand for.
+fn with_values(codes: &ArrayRef, values: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+    fn of<K>(codes: &ArrayRef, values: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError>
+    where
+        K: ArrowDictionaryKeyType,
+        K::Native: Ord,
+    {
+        let codes = codes.as_primitive::<K>().clone();
+        let values = Arc::clone(values);
+        let none = K::Native::default();
+        // Folds, not a search: they vectorize. A code where nothing is may lie anywhere; then `try_new` looks closer.
+        let least = codes.values().iter().fold(none, |least, &code| least.min(code));
+        let most = codes.values().iter().fold(none, |most, &code| most.max(code));
+        Ok(if least >= none && most.as_usize() < values.len() {
+            // SAFETY: it is as `try_new`, which would not give an error: no code is below zero or beyond the values.
+            boxed(unsafe { DictionaryArray::new_unchecked(codes, values) })
+        } else {
+            boxed(DictionaryArray::try_new(codes, values)?)
+        })
+    }
+    match codes.data_type() {
+        DataType::Int8 => of::<Int8Type>(codes, values),
+        DataType::Int16 => of::<Int16Type>(codes, values),
+        DataType::Int32 => of::<Int32Type>(codes, values),
+        DataType::Int64 => of::<Int64Type>(codes, values),
+        DataType::UInt8 => of::<UInt8Type>(codes, values),
+        DataType::UInt16 => of::<UInt16Type>(codes, values),
+        DataType::UInt32 => of::<UInt32Type>(codes, values),
+        DataType::UInt64 => of::<UInt64Type>(codes, values),
+        other => Err(ArrowError::SchemaError(format!("a dictionary has codes of type {other}"))),
+    }
 }
 
 struct IpcFile {
