@@ -180,48 +180,63 @@ pub fn read_ipc_bytes(bytes: Bytes, options: &ReadOptions) -> Result<History> {
     decoder.finish(chunks, pools, meta, "arrow", options)
 }
 
-/// Reads batches: the first one as it is, later ones with codes in the place of dictionaries, which are those of the
-/// first. For Arrow looks at each code by itself to see that it lies in its dictionary, and two columns of codes then cost
-/// half as much as the checks of all others.
+/// Reads batches. From the second on, columns of codes are read as such, and what they stand for is taken from the first:
+/// for Arrow looks at each code by itself to see that it lies in its dictionary, and two columns of codes then cost half
+/// as much as the checks of all others.
 struct BatchReader {
+    /// Of all columns in the first batch, of those that are no codes in later ones.
     whole: FileDecoder,
-    coded: FileDecoder,
-    schema: SchemaRef,
+    codes: FileDecoder,
+    file_schema: SchemaRef,
     /// What the codes of a column stand for, once known.
     values: Option<Vec<Option<ArrayRef>>>,
 }
 
 impl BatchReader {
     fn new(file: &IpcFile) -> BatchReader {
-        let coded = file.schema.fields().iter().map(|f| match f.data_type() {
+        let fields = file.schema.fields();
+        let codes = fields.iter().map(|f| match f.data_type() {
             DataType::Dictionary(key, _) => Arc::new(f.as_ref().clone().with_data_type(key.as_ref().clone())),
             _ => Arc::clone(f),
         });
-        let coded = Arc::new(Schema::new(coded.collect::<Vec<_>>()));
+        let codes = Arc::new(Schema::new(codes.collect::<Vec<_>>()));
         BatchReader {
             whole: FileDecoder::new(Arc::clone(&file.schema), file.version),
-            coded: FileDecoder::new(coded, file.version),
-            schema: Arc::clone(&file.schema),
+            codes: FileDecoder::new(codes, file.version).with_projection(
+                (0..fields.len()).filter(|&i| matches!(fields[i].data_type(), DataType::Dictionary(..))).collect(),
+            ),
+            file_schema: Arc::clone(&file.schema),
             values: None,
         }
     }
 
     fn batch(&mut self, block: &Block, bytes: &Buffer) -> std::result::Result<Option<RecordBatch>, ArrowError> {
+        let whole = self.whole.read_record_batch(block, bytes)?;
+        let Some(whole) = whole else { return Ok(None) };
         let Some(values) = &self.values else {
-            let first = self.whole.read_record_batch(block, bytes)?;
-            self.values = first.as_ref().map(|batch| {
-                batch.columns().iter().map(|c| c.as_any_dictionary_opt().map(|d| Arc::clone(d.values()))).collect()
-            });
-            return Ok(first);
+            self.keep_values(&whole);
+            return Ok(Some(whole));
         };
-        let Some(batch) = self.coded.read_record_batch(block, bytes)? else { return Ok(None) };
-        let columns = batch.columns().iter().zip(values).map(|(column, values)| match values {
-            Some(values) => with_values(column, values),
-            None => Ok(Arc::clone(column)),
+        let Some(codes) = self.codes.read_record_batch(block, bytes)? else { return Ok(None) };
+        let (mut codes, mut others) = (codes.columns().iter(), whole.columns().iter());
+        let columns = values.iter().filter_map(|values| match values {
+            Some(values) => codes.next().map(|codes| with_values(codes, values)),
+            None => others.next().map(|column| Ok(Arc::clone(column))),
         });
         let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
-        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows).map(Some)
+        let rows = RecordBatchOptions::new().with_row_count(Some(whole.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.file_schema), columns, &rows).map(Some)
+    }
+
+    fn keep_values(&mut self, first: &RecordBatch) {
+        let values = |c: &ArrayRef| c.as_any_dictionary_opt().map(|d| Arc::clone(d.values()));
+        let values: Vec<_> = first.columns().iter().map(values).collect();
+        let others: Vec<usize> = (0..values.len()).filter(|&i| values[i].is_none()).collect();
+        if others.len() < values.len() {
+            let placeholder = FileDecoder::new(Arc::clone(&self.file_schema), MetadataVersion::V5);
+            self.whole = std::mem::replace(&mut self.whole, placeholder).with_projection(others);
+            self.values = Some(values);
+        }
     }
 }
 
