@@ -1,22 +1,23 @@
 //! Could these columns have been recorded? What a hostile or damaged file can break, checked at about a nanosecond a row.
 //!
-//! Indices ascend and completions follow their invocations: two passes that vectorize. Processes do one thing at a time
-//! and time does not run backwards within one: a table of the last operation of each process, direct-mapped for small
-//! numbers. An operation may begin before the one before it completed only if it touches it in time, for where times are
-//! equal recorders put invocations first.
+//! Indices ascend, completions follow their invocations, nothing lasts less than no time: the sign bits of differences,
+//! or-ed over a block of rows, which vectorizes. (They may cry wolf: then the rows are looked at one by one.) Processes do
+//! one thing at a time and time does not run backwards within one: a table of the last operation of each process,
+//! direct-mapped for small numbers. An operation may begin before the one before it completed only if it touches it in
+//! time, for where times are equal recorders put invocations first.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use arrow_array::{Array, Int64Array};
+use arrow_array::{Array, ArrowPrimitiveType, Int64Array, PrimitiveArray};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::error::{Place, ReadError, Result};
 use crate::history::{Chunk, Shared, Status};
 
-/// Rows that are looked at in all ways before the next: their columns stay in the cache meanwhile.
-const BLOCK: usize = 1 << 12;
+/// Rows that are looked at in all ways before the next: their columns stay in the first-level cache meanwhile.
+const BLOCK: usize = 1 << 8;
 
 /// Processes below this number have a place of their own.
 const SMALL: usize = 1 << 12;
@@ -33,7 +34,7 @@ struct Last {
 
 const FRESH: Last = Last { end: 0, time: i64::MIN, row: 0 };
 
-/// The columns of a chunk in which nothing is null.
+/// The columns of rows in which nothing is null.
 struct Plain<'a> {
     process: &'a [i64],
     index: &'a [u64],
@@ -42,22 +43,54 @@ struct Plain<'a> {
     to: &'a [i64],
 }
 
-impl Plain<'_> {
-    /// Goes through rows, to the first that needs another look, or to the end.
-    fn pass(&self, rows: Range<usize>, row: u64, small: &mut [Last; SMALL]) -> usize {
-        let Range { start, end: stop } = rows.clone();
-        let indices = self.process[rows.clone()].iter().zip(&self.index[rows.clone()]).zip(&self.end[rows.clone()]);
-        let times = self.from[rows.clone()].iter().zip(&self.to[rows]);
-        for (i, (((&p, &index), &end), (&from, &to))) in indices.zip(times).enumerate() {
-            let Some(last) = small.get_mut(p as usize) else { return start + i };
-            // Not `||`: one branch is cheaper than three.
-            if (index < last.end) | (from < last.time) | (to < from) {
-                return start + i;
-            }
-            *last = Last { end, time: to, row: row + (start + i) as u64 };
+impl<'a> Plain<'a> {
+    /// Those of a chunk, if nothing is null in any.
+    fn of(chunk: &'a Chunk, rows: &Range<usize>) -> Option<Plain<'a>> {
+        fn whole<T: ArrowPrimitiveType>(a: &PrimitiveArray<T>) -> Option<&[T::Native]> {
+            (a.null_count() == 0).then(|| &a.values()[..])
         }
-        stop
+        Some(Plain {
+            process: &whole(&chunk.process)?[rows.clone()],
+            index: &chunk.index()[rows.clone()],
+            end: &whole(&chunk.complete_index)?[rows.clone()],
+            from: &whole(chunk.invoke_time.as_ref()?)?[rows.clone()],
+            to: &whole(chunk.complete_time.as_ref()?)?[rows.clone()],
+        })
     }
+
+    /// Is no row's time before its beginning? `false` too where their signs differ, as differences may overflow then.
+    fn lasts(&self) -> bool {
+        !any_negative(self.from, self.to, |from, to| to.wrapping_sub(from) | (to ^ from))
+    }
+
+    /// Goes through rows from `at`, to the first that needs another look, or to the end; `row` is that of the first.
+    /// Times were found to [last](Self::lasts).
+    // Not inlined: it needs all registers.
+    #[inline(never)]
+    fn pass(&self, at: usize, row: u64, small: &mut [Last; SMALL]) -> usize {
+        let n = self.process.len();
+        let (process, index, end) = (&self.process[..n], &self.index[..n], &self.end[..n]);
+        let (from, to) = (&self.from[..n], &self.to[..n]);
+        for i in at..n {
+            let Some(last) = small.get_mut(process[i] as usize) else { return i };
+            // Not `||`: one branch is cheaper than two.
+            if (index[i] < last.end) | (from[i] < last.time) {
+                return i;
+            }
+            *last = Last { end: end[i], time: to[i], row: row + i as u64 };
+        }
+        n
+    }
+}
+
+/// Has what `f` makes of any pair a sign? A fold, not a search, and of signs, not of comparisons: so it vectorizes.
+fn any_negative<A: Copy, B: Copy>(a: &[A], b: &[B], f: impl Fn(A, B) -> i64) -> bool {
+    a.iter().zip(b).fold(0, |signs, (&a, &b)| signs | f(a, b)) < 0
+}
+
+/// Negative unless `a < b`, and both are below 2^63.
+fn not_rising(a: u64, b: u64) -> i64 {
+    (b.wrapping_sub(a).wrapping_sub(1) | a | b) as i64
 }
 
 struct Checker<'a> {
@@ -116,9 +149,10 @@ fn indices(index: &[u64], row: u64, before: Option<u64>) -> Result<()> {
     {
         return Err(error(0, before, first));
     }
-    // A fold, not a search: it vectorizes.
-    if index.windows(2).fold(false, |bad, w| bad | (w[0] >= w[1])) {
-        let at = index.windows(2).position(|w| w[0] >= w[1]).unwrap_or(0);
+    let next = index.get(1..).unwrap_or_default();
+    if any_negative(index, next, not_rising)
+        && let Some(at) = index.windows(2).position(|w| w[0] >= w[1])
+    {
         return Err(error(at + 1, index[at], index[at + 1]));
     }
     match index.last() {
@@ -148,7 +182,7 @@ impl Checker<'_> {
     fn completions(&mut self, chunk: &Chunk, rows: Range<usize>, row: u64) -> Result<()> {
         let ends = &chunk.complete_index.values()[rows.clone()];
         let pairs = || chunk.index()[rows.clone()].iter().zip(ends.iter());
-        let early = pairs().fold(false, |bad, (i, end)| bad | (end <= i));
+        let early = any_negative(&chunk.index()[rows.clone()], ends, not_rising);
         let pending = chunk.status[rows.clone()].iter().fold(false, |any, &s| any | (s == Status::Pending as u8));
         let completed = chunk.complete_index.null_count() < chunk.len();
         let suspicious = early || (pending && completed);
@@ -174,26 +208,16 @@ impl Checker<'_> {
         if chunk.process.null_count() == chunk.len() {
             return Ok(());
         }
-        let dense = chunk.process.null_count() == 0;
-        let ended = chunk.complete_index.null_count() == 0;
-        let untimed = |a: &Option<Int64Array>| a.as_ref().is_none_or(|a| a.null_count() > 0);
-        let whole = dense && ended && !untimed(&chunk.invoke_time) && !untimed(&chunk.complete_time);
-        let (Some(begins), Some(ends), true) = (&chunk.invoke_time, &chunk.complete_time, whole) else {
+        let Some(plain) = Plain::of(chunk, &rows).filter(Plain::lasts) else {
+            let dense = chunk.process.null_count() == 0;
             return rows.filter(|&i| dense || chunk.process.is_valid(i)).try_for_each(|i| self.row(chunk, i, row));
         };
-        let columns = Plain {
-            process: chunk.process.values(),
-            index: chunk.index(),
-            end: chunk.complete_index.values(),
-            from: begins.values(),
-            to: ends.values(),
-        };
-        let mut i = rows.start;
-        while i < rows.end {
-            i = columns.pass(i..rows.end, row, &mut self.small);
-            if i < rows.end {
-                self.row(chunk, i, row)?;
-                i += 1;
+        let mut at = 0;
+        while at < rows.len() {
+            at = plain.pass(at, row + rows.start as u64, &mut self.small);
+            if at < rows.len() {
+                self.row(chunk, rows.start + at, row)?;
+                at += 1;
             }
         }
         Ok(())

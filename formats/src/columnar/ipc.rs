@@ -9,8 +9,10 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{NullArray, RecordBatch};
-use arrow_buffer::Buffer;
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{Array, ArrayRef, DictionaryArray, NullArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::{ArrowNativeType, Buffer};
 use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_ipc::{Block, CompressionType, MessageHeader, MetadataVersion};
@@ -160,22 +162,115 @@ pub fn read_ipc_bytes(bytes: Bytes, options: &ReadOptions) -> Result<History> {
     let file = IpcFile::open(bytes)?;
     let meta = meta::decode(&file.schema.metadata)?;
     let decoder = Decoder::new(&file.schema, meta.is_none())?;
-    let mut reader = FileDecoder::new(Arc::clone(&file.schema), file.version);
+    let mut reader = BatchReader::new(&file);
     let mut budget = file.bytes.len() as u64 * RATIO + FREE_BYTES;
     for block in &file.dictionaries {
         let buffer = file.block(block, &mut budget)?;
-        guarded(|| reader.read_dictionary(block, &buffer))?;
+        guarded(|| reader.whole.read_dictionary(block, &buffer))?;
     }
     let mut pools = Pools::default();
     let mut chunks = Vec::with_capacity(file.batches.len());
     let mut row = 0;
     for block in &file.batches {
         let buffer = file.block(block, &mut budget)?;
-        let Some(batch) = guarded(|| reader.read_record_batch(block, &buffer))? else { continue };
+        let Some(batch) = guarded(|| reader.batch(block, &buffer))? else { continue };
         chunks.push(decoder.chunk(&batch, &mut pools, row)?);
         row += batch.num_rows() as u64;
     }
     decoder.finish(chunks, pools, meta, "arrow", options)
+}
+
+/// Reads batches. From the second on, columns of codes are read as such, and what they stand for is taken from the first:
+/// for Arrow looks at each code by itself to see that it lies in its dictionary, and two columns of codes then cost half
+/// as much as the checks of all others.
+struct BatchReader {
+    /// Of all columns in the first batch, of those that are no codes in later ones.
+    whole: FileDecoder,
+    codes: FileDecoder,
+    file_schema: SchemaRef,
+    /// What the codes of a column stand for, once known.
+    values: Option<Vec<Option<ArrayRef>>>,
+}
+
+impl BatchReader {
+    fn new(file: &IpcFile) -> BatchReader {
+        let fields = file.schema.fields();
+        let codes = fields.iter().map(|f| match f.data_type() {
+            DataType::Dictionary(key, _) => Arc::new(f.as_ref().clone().with_data_type(key.as_ref().clone())),
+            _ => Arc::clone(f),
+        });
+        let codes = Arc::new(Schema::new(codes.collect::<Vec<_>>()));
+        BatchReader {
+            whole: FileDecoder::new(Arc::clone(&file.schema), file.version),
+            codes: FileDecoder::new(codes, file.version).with_projection(
+                (0..fields.len()).filter(|&i| matches!(fields[i].data_type(), DataType::Dictionary(..))).collect(),
+            ),
+            file_schema: Arc::clone(&file.schema),
+            values: None,
+        }
+    }
+
+    fn batch(&mut self, block: &Block, bytes: &Buffer) -> std::result::Result<Option<RecordBatch>, ArrowError> {
+        let whole = self.whole.read_record_batch(block, bytes)?;
+        let Some(whole) = whole else { return Ok(None) };
+        let Some(values) = &self.values else {
+            self.keep_values(&whole);
+            return Ok(Some(whole));
+        };
+        let Some(codes) = self.codes.read_record_batch(block, bytes)? else { return Ok(None) };
+        let (mut codes, mut others) = (codes.columns().iter(), whole.columns().iter());
+        let columns = values.iter().filter_map(|values| match values {
+            Some(values) => codes.next().map(|codes| with_values(codes, values)),
+            None => others.next().map(|column| Ok(Arc::clone(column))),
+        });
+        let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+        let rows = RecordBatchOptions::new().with_row_count(Some(whole.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.file_schema), columns, &rows).map(Some)
+    }
+
+    fn keep_values(&mut self, first: &RecordBatch) {
+        let values = |c: &ArrayRef| c.as_any_dictionary_opt().map(|d| Arc::clone(d.values()));
+        let values: Vec<_> = first.columns().iter().map(values).collect();
+        let others: Vec<usize> = (0..values.len()).filter(|&i| values[i].is_none()).collect();
+        if others.len() < values.len() {
+            let placeholder = FileDecoder::new(Arc::clone(&self.file_schema), MetadataVersion::V5);
+            self.whole = std::mem::replace(&mut self.whole, placeholder).with_projection(others);
+            self.values = Some(values);
+        }
+    }
+}
+
+/// A dictionary column of codes and of what they stand for.
+fn with_values(codes: &ArrayRef, values: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+    fn of<K>(codes: &ArrayRef, values: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError>
+    where
+        K: ArrowDictionaryKeyType,
+        K::Native: Ord,
+    {
+        let codes = codes.as_primitive::<K>().clone();
+        let values = Arc::clone(values);
+        let none = K::Native::default();
+        // Folds, not a search: they vectorize. A code where nothing is may lie anywhere; then `try_new` looks closer.
+        let least = codes.values().iter().fold(none, |least, &code| least.min(code));
+        let most = codes.values().iter().fold(none, |most, &code| most.max(code));
+        Ok(if least >= none && most.as_usize() < values.len() {
+            // SAFETY: it is as `try_new`, which would not give an error: no code is below zero or beyond the values.
+            boxed(unsafe { DictionaryArray::new_unchecked(codes, values) })
+        } else {
+            boxed(DictionaryArray::try_new(codes, values)?)
+        })
+    }
+    match codes.data_type() {
+        DataType::Int8 => of::<Int8Type>(codes, values),
+        DataType::Int16 => of::<Int16Type>(codes, values),
+        DataType::Int32 => of::<Int32Type>(codes, values),
+        DataType::Int64 => of::<Int64Type>(codes, values),
+        DataType::UInt8 => of::<UInt8Type>(codes, values),
+        DataType::UInt16 => of::<UInt16Type>(codes, values),
+        DataType::UInt32 => of::<UInt32Type>(codes, values),
+        DataType::UInt64 => of::<UInt64Type>(codes, values),
+        other => Err(ArrowError::SchemaError(format!("a dictionary has codes of type {other}"))),
+    }
 }
 
 struct IpcFile {

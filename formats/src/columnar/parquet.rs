@@ -52,6 +52,9 @@ pub(super) const RATIO: u64 = 512;
 /// Bytes that a row takes in memory even where the file has no columns for them: indices, process, status, function.
 const ROW_BYTES: u64 = 27;
 
+/// Columns that are not compressed: delta encoding leaves a percent or two to gain, and reading takes a tenth longer.
+const TIGHT: [&str; 5] = ["index", "complete_index", "process", "invoke_time", "complete_time"];
+
 /// The columns that a history is made of.
 pub(super) const COLUMNS: [&str; 21] = [
     "index",
@@ -250,6 +253,9 @@ fn properties(schema: &Schema, options: &WriteOptions) -> Result<WriterPropertie
             properties = properties
                 .set_column_dictionary_enabled(column.path().clone(), false)
                 .set_column_encoding(column.path().clone(), Encoding::DELTA_BINARY_PACKED);
+        }
+        if TIGHT.contains(&column.path().string().as_str()) {
+            properties = properties.set_column_compression(column.path().clone(), Codec::UNCOMPRESSED);
         }
     }
     Ok(properties.build())

@@ -250,6 +250,25 @@ fn histories_of_many_chunks_and_row_groups_are_read_back() {
 }
 
 #[test]
+fn dictionaries_within_lists_are_those_of_every_batch_of_an_arrow_file() {
+    let mut batch = EventBatch::default();
+    let mut builder = HistoryBuilder::new(BuildOptions { format: "made".into(), ..Default::default() });
+    let mop =
+        |f: &str, v: i64| Value::Vector(vec![Value::keyword(f), Value::str(["x", "y"][v as usize % 2]), v.into()]);
+    for i in 0..70_000 {
+        let txn = Value::Vector(vec![mop("append", i), mop("w", i + 1)]);
+        push(&mut batch, 2 * i, EventType::Invoke, Process::Client(i % 5), "txn", &txn, true);
+        push(&mut batch, 2 * i + 1, EventType::Ok, Process::Client(i % 5), "txn", &txn, true);
+        builder.push(&batch).unwrap();
+        batch.clear_events();
+    }
+    let history = builder.finish().unwrap();
+    let read = back(bytes_of(&history, &WriteOptions::default(), false), false).unwrap();
+    assert!(read.chunks().len() > 1);
+    same(&history, &read).unwrap();
+}
+
+#[test]
 fn a_history_is_streamed_part_by_part() {
     let history = random(9, 5000);
     let (_dir, path) = path("h.parquet");

@@ -292,6 +292,30 @@ impl<'a> Decoder<'a> {
         Ok(Some((i64::from(code) - zero) << (8 * extra) | low as i64))
     }
 
+    /// Appends the integers that stand next, at most `n`; gives how many they were.
+    pub(crate) fn ints(&mut self, n: usize, out: &mut Vec<i64>) -> Result<usize> {
+        let before = out.len();
+        out.reserve(n.min(self.bytes.len() - self.at));
+        while out.len() - before < n {
+            // Most are short; the rest is for the general way.
+            match self.bytes.get(self.at..) {
+                Some([code @ 0x00..=0x3F, ..]) => {
+                    out.push(i64::from(*code));
+                    self.at += 1;
+                }
+                Some([high @ 0x40..=0x5F, low, ..]) => {
+                    out.push((i64::from(*high) - 0x50) << 8 | i64::from(*low));
+                    self.at += 2;
+                }
+                _ => match self.try_int()? {
+                    Some(n) => out.push(n),
+                    None => break,
+                },
+            }
+        }
+        Ok(out.len() - before)
+    }
+
     fn int(&mut self) -> Result<i64> {
         let start = self.at;
         self.try_int()?.ok_or_else(|| self.wrong(start, "an integer is missing where a number must stand"))

@@ -12,7 +12,7 @@ use crate::event::{Cell, Event, EventBatch, EventType, Mop, MopNames, Process, S
 use crate::value::{Value, write_str};
 
 /// Events handed over at a time.
-const BATCH_EVENTS: usize = 8192;
+const BATCH_EVENTS: usize = 2048;
 /// A batch is handed over early when its texts or its arenas grow beyond this.
 const BATCH_TEXT: usize = 32 << 20;
 const BATCH_CELLS: usize = 8 << 20;
@@ -34,6 +34,7 @@ pub(crate) struct Emitter<'s> {
     limit: u64,
     tuples: bool,
     scratch: String,
+    map: MapText,
 }
 
 /// An event of which not all fields were read yet.
@@ -65,6 +66,7 @@ impl<'s> Emitter<'s> {
             limit: 0,
             tuples: false,
             scratch: String::new(),
+            map: MapText::default(),
         }
     }
 
@@ -334,6 +336,7 @@ impl<'s> Emitter<'s> {
             }
             0xE4..=0xEC => self.vector(dec)?,
             0xA0..=0xAF => self.cached_struct(dec)?,
+            0xC0 => self.map(dec)?,
             0xCA | 0xCC | 0x80..=0x9F => self.keyword(dec)?,
             0xDA..=0xE1 | 0xE3 => self.string(dec)?,
             _ => None,
@@ -366,13 +369,8 @@ impl<'s> Emitter<'s> {
     /// `n` integers; stops at anything else.
     fn integers(&mut self, dec: &mut Decoder<'_>, n: usize) -> Result<Option<Span>> {
         let start = self.batch.ints.len();
-        for _ in 0..n {
-            match dec.try_int()? {
-                Some(int) => self.batch.ints.push(int),
-                None => return Ok(None),
-            }
-        }
-        Ok(span(start, n))
+        let all = dec.ints(n, &mut self.batch.ints)? == n;
+        Ok(if all { span(start, n) } else { None })
     }
 
     /// A list of nothing but integers.
@@ -490,6 +488,55 @@ impl<'s> Emitter<'s> {
         Ok(cell)
     }
 
+    /// A map of simple keys and values, as text: what each node answered.
+    fn map(&mut self, dec: &mut Decoder<'_>) -> Result<Option<Cell>> {
+        let start = dec.position();
+        dec.skip(1);
+        let mut map = std::mem::take(&mut self.map);
+        map.clear();
+        let whole = match dec.try_list()? {
+            Some(n) if n.is_multiple_of(2) => self.entries_of_map(dec, n / 2, &mut map)?,
+            _ => false,
+        };
+        let text = if whole { map.text() } else { None };
+        let cell = text.and_then(|text| self.batch.texts.try_intern(text)).map(Cell::Text);
+        self.map = map;
+        match cell {
+            Some(_) => self.affordable(dec)?,
+            None => dec.rewind(start),
+        }
+        Ok(cell)
+    }
+
+    /// Are the next `n` entries simple? Then they are added to the map.
+    fn entries_of_map(&mut self, dec: &mut Decoder<'_>, n: usize, map: &mut MapText) -> Result<bool> {
+        for _ in 0..n {
+            let Some(key) = short_scalar(dec)? else { return Ok(false) };
+            let ints = self.batch.ints.len();
+            match dec.peek_raw() {
+                Some(0xF7) => {
+                    dec.skip(1);
+                    map.name("nil");
+                }
+                Some(0xE4..=0xEC) => {
+                    let list = self.integer_list(dec)?;
+                    list.iter().for_each(|list| map.list(&self.batch.ints[list.range()]));
+                    self.batch.ints.truncate(ints);
+                    if list.is_none() {
+                        return Ok(false);
+                    }
+                }
+                _ => match short_scalar(dec)? {
+                    Some(Value::Int(n)) => map.int(n),
+                    Some(value) => map.name(&value.to_edn()),
+                    None => return Ok(false),
+                },
+            }
+            map.end_entry(key);
+        }
+        Ok(true)
+    }
+
     /// A keyword without namespace whose name is cached, or a cached keyword, as text.
     fn keyword(&mut self, dec: &mut Decoder<'_>) -> Result<Option<Cell>> {
         let Some((slot, length)) = dec.short_keyword() else { return Ok(None) };
@@ -605,6 +652,103 @@ impl<'s> Emitter<'s> {
             .at(Place::Row(self.events + 1))
             .hint("an operation is a map with :type, :process, :f and :value")
     }
+}
+
+/// An integer, a keyword that is written shortly, or a string of plain Unicode.
+fn short_scalar(dec: &mut Decoder<'_>) -> Result<Option<Value>> {
+    if let Some(n) = dec.try_int()? {
+        return Ok(Some(Value::Int(n)));
+    }
+    if let Some((slot, length)) = dec.short_keyword() {
+        let key = Value::keyword(slot.name());
+        dec.skip(length);
+        return Ok(Some(key));
+    }
+    let start = dec.position();
+    let key = match dec.peek_raw() {
+        Some(0xDA..=0xE1 | 0xE3) => dec.try_whole_string()?.and_then(|bytes| simdutf8::basic::from_utf8(bytes).ok()),
+        _ => None,
+    };
+    if key.is_none() {
+        dec.rewind(start);
+    }
+    Ok(key.map(Value::str))
+}
+
+/// The canonical text of a map whose values come as text, so that long lists in them need no tree of values.
+#[derive(Default)]
+struct MapText {
+    /// Keys, and where their values end in `values`, one after the other.
+    entries: Vec<(Value, std::ops::Range<usize>)>,
+    values: Vec<u8>,
+    text: Vec<u8>,
+}
+
+impl MapText {
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.values.clear();
+    }
+
+    fn name(&mut self, text: &str) {
+        self.values.extend_from_slice(text.as_bytes());
+    }
+
+    fn int(&mut self, n: i64) {
+        push_digits(&mut self.values, n);
+    }
+
+    fn list(&mut self, ints: &[i64]) {
+        self.values.reserve(ints.len() * 5 + 2);
+        self.values.push(b'[');
+        for &n in ints {
+            push_digits(&mut self.values, n);
+            self.values.push(b' ');
+        }
+        if !ints.is_empty() {
+            self.values.pop();
+        }
+        self.values.push(b']');
+    }
+
+    /// What was added since the last entry is the value of this key.
+    fn end_entry(&mut self, key: Value) {
+        let start = self.entries.last().map_or(0, |(_, value)| value.end);
+        self.entries.push((key, start..self.values.len()));
+    }
+
+    /// As [`Value::map`] would have it: by key, and of two entries with one key the later stays.
+    fn text(&mut self) -> Option<&str> {
+        self.entries.sort_by(|a, b| a.0.cmp(&b.0));
+        self.text.clear();
+        self.text.push(b'{');
+        for (i, (key, value)) in self.entries.iter().enumerate() {
+            if self.entries.get(i + 1).is_some_and(|(next, _)| next == key) {
+                continue;
+            }
+            if self.text.len() > 1 {
+                self.text.extend_from_slice(b", ");
+            }
+            self.text.extend_from_slice(key.to_edn().as_bytes());
+            self.text.push(b' ');
+            self.text.extend_from_slice(&self.values[value.clone()]);
+        }
+        self.text.push(b'}');
+        simdutf8::basic::from_utf8(&self.text).ok()
+    }
+}
+
+/// Appends a decimal integer. Short ones, which most are, without a branch or a call.
+fn push_digits(out: &mut Vec<u8>, n: i64) {
+    if !(0..10_000).contains(&n) {
+        return out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+    }
+    let n = n as u32;
+    let digits = [n / 1000, n / 100 % 10, n / 10 % 10, n % 10].map(|digit| b'0' + digit as u8);
+    let length = 1 + usize::from(n >= 10) + usize::from(n >= 100) + usize::from(n >= 1000);
+    let start = out.len();
+    out.extend_from_slice(&(u32::from_be_bytes(digits) << (8 * (4 - length))).to_be_bytes());
+    out.truncate(start + length);
 }
 
 fn span(start: usize, len: usize) -> Option<Span> {

@@ -237,6 +237,30 @@ fn the_fast_way_and_the_way_through_values_agree() {
 }
 
 #[test]
+fn a_map_of_lists_reads_as_its_text_says() {
+    let ints = |ints: &[i64]| Value::Vector(ints.iter().map(|&n| n.into()).collect());
+    let long = ints(&[0, 9, 10, 99, 100, 999, 1000, 9999, 10_000, -1, 255, 1 << 20, i64::MAX, i64::MIN]);
+    let maps = [
+        Value::map(vec![("n2".into(), long.clone()), ("n1".into(), ints(&[])), ("n10".into(), ints(&[7]))]),
+        Value::map(vec![(3.into(), 10.into()), ((-3).into(), Value::Nil), (Value::keyword("k"), "a\"b".into())]),
+        // Not simple after a while: read from the beginning in the other way.
+        Value::map(vec![(1.into(), long), (2.into(), Value::Vector(vec![1.into(), "a".into()])), (3.into(), 4.into())]),
+        Value::map(vec![]),
+    ];
+    let ops: Vec<Value> = maps
+        .iter()
+        .map(|map| {
+            let fields = [("type", Value::keyword("ok")), ("process", 1.into()), ("value", map.clone())];
+            Value::map(fields.into_iter().map(|(k, v)| (Value::keyword(k), v)).collect())
+        })
+        .collect();
+    let read = read_all(&version_1(&ops, 100, true));
+    read.summary.unwrap();
+    assert_eq!(read.lines, slowly(&ops));
+    assert!(read.lines.iter().zip(&maps).all(|(line, map)| line.contains(&map.to_edn())), "{:?}", read.lines);
+}
+
+#[test]
 fn a_file_says_what_its_run_was() {
     for (bytes, version) in
         [(version_1(&random_ops(3, 25, true), 10, true), 1), (version_0(&random_ops(3, 25, false)), 0)]
