@@ -72,6 +72,8 @@ pub struct HistoryBuilder {
     shared: Shared,
     remaps: VecDeque<Remap>,
     chunks: Vec<Slot>,
+    /// A packed chunk, for its memory.
+    spare: Option<Box<OpenChunk>>,
     rows: u64,
     events: u64,
     indices: Option<bool>,
@@ -189,6 +191,7 @@ impl HistoryBuilder {
             shared,
             remaps: VecDeque::new(),
             chunks: Vec::new(),
+            spare: None,
             rows: 0,
             events: 0,
             indices: None,
@@ -560,10 +563,7 @@ impl HistoryBuilder {
         let row = self.rows;
         let at = (row as usize) / CHUNK_ROWS;
         if at == self.chunks.len() {
-            // The first chunk grows, so that a small history costs little.
-            let room = if at == 0 { 0 } else { CHUNK_ROWS };
-            self.chunks.push(Slot::Open(Box::new(OpenChunk::with_capacity(room))));
-            self.seal_finished()?;
+            self.next_chunk()?;
         }
         let input = self.import_plain(e, remap, at, value)?;
         let chunk = open_chunk(&mut self.chunks, at)?;
@@ -854,21 +854,30 @@ impl HistoryBuilder {
         if self.options.rows { Place::Row(place) } else { Place::Line(place) }
     }
 
-    fn seal_finished(&mut self) -> Result<()> {
-        let last = self.chunks.len() - 1;
-        for at in 0..last {
+    fn next_chunk(&mut self) -> Result<()> {
+        for at in 0..self.chunks.len() {
             if matches!(&self.chunks[at], Slot::Open(c) if c.open == 0) {
                 self.seal(at)?;
             }
         }
+        let mut chunk = self.spare.take().unwrap_or_default();
+        // The first chunk grows, so that a small history costs little.
+        if !self.chunks.is_empty() {
+            chunk.reserve(CHUNK_ROWS);
+        }
+        self.chunks.push(Slot::Open(chunk));
         Ok(())
     }
 
     fn seal(&mut self, at: usize) -> Result<()> {
-        let slot = std::mem::replace(&mut self.chunks[at], Slot::Open(Box::new(OpenChunk::with_capacity(0))));
+        let slot = std::mem::replace(&mut self.chunks[at], Slot::Taken);
         self.chunks[at] = match slot {
-            Slot::Open(chunk) => Slot::Sealed(Box::new(chunk.pack(&mut self.shared)?)),
-            sealed => sealed,
+            Slot::Open(mut chunk) => {
+                let packed = chunk.pack(&mut self.shared)?;
+                self.spare = Some(chunk);
+                Slot::Sealed(Box::new(packed))
+            }
+            other => other,
         };
         Ok(())
     }
