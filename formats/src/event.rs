@@ -261,6 +261,7 @@ impl EventBatch {
     }
 
     /// Appends an event; extras pushed since the last one are its.
+    #[inline]
     pub fn push(&mut self, e: Event) {
         self.place.push(e.place);
         self.index.push(e.index.unwrap_or(NONE));
