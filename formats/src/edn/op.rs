@@ -339,7 +339,7 @@ impl Shard {
     }
 
     /// The value that begins here or after white space, inside of what began at `open`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cell(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<Cell> {
         let (start, mark) = (cursor.pos, self.mark());
         cursor.skip_spaces();
@@ -349,98 +349,127 @@ impl Shard {
         self.cells.clear();
         self.roll_back(mark);
         cursor.pos = start;
-        self.any_cell(cursor, open)
+        self.any_cell(cursor, open)?;
+        Ok(self.cells.pop().unwrap_or(Cell::Nil))
     }
 
+    /// Pushes the cell rather than to return it, see [`Self::quick_cell`].
     #[cold]
-    fn any_cell(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<Cell> {
+    fn any_cell(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<()> {
         let value = cursor.value(0, open, "map")?;
-        Ok(self.batch.value(&value, MopNames::Keywords))
+        let cell = self.batch.value(&value, MopNames::Keywords);
+        self.cells.push(cell);
+        Ok(())
     }
 
-    #[inline]
+    /// Inlined into what keeps the cell, of which no function is given or gives more than a word or two: a cell that was
+    /// written to memory in pieces and is read as a whole makes the processor wait.
+    #[inline(always)]
     fn quick_cell(&mut self, cursor: &mut Cursor<'_>, depth: usize) -> Option<Cell> {
-        match cursor.peek()? {
-            b'[' | b'(' => self.quick_vector(cursor, depth),
-            b'#' => self.quick_set(cursor),
-            b'{' => self.quick_map(cursor),
-            _ => self.quick_scalar(cursor),
-        }
-    }
-
-    #[inline]
-    fn quick_scalar(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
         match cursor.peek()? {
             b'-' | b'0'..=b'9' => quick_int(cursor).map(Cell::Int),
             b'n' => quick_nil(cursor),
+            b'[' | b'(' => self.quick_vector(cursor, depth),
+            b'#' => self.quick_set(cursor).map(Cell::Set),
+            b'{' => self.quick_map(cursor).map(Cell::Text),
+            _ => self.quick_text(cursor).map(Cell::Text),
+        }
+    }
+
+    /// A keyword or string.
+    fn quick_text(&mut self, cursor: &mut Cursor<'_>) -> Option<TextId> {
+        let start = cursor.pos;
+        match cursor.peek()? {
             b':' => {
                 let token = cursor.token().ok()?;
-                Some(Cell::Text(self.batch.name(std::str::from_utf8(token).ok()?)))
+                Some(self.batch.name(std::str::from_utf8(token).ok()?))
             }
-            b'"' => self.quick_string(cursor),
+            b'"' => {
+                let (raw, escapes) = cursor.string().ok()?;
+                // Only what is written as it would be printed.
+                if escapes || has_controls(raw) {
+                    return None;
+                }
+                Some(self.batch.name(utf8(&cursor.bytes[start..cursor.pos], start).ok()?))
+            }
             _ => None,
         }
     }
 
-    /// A string that is written as it would be printed.
-    fn quick_string(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
-        let start = cursor.pos;
-        let (raw, escapes) = cursor.string().ok()?;
-        if escapes || has_controls(raw) {
-            return None;
-        }
-        let text = utf8(&cursor.bytes[start..cursor.pos], start).ok()?;
-        Some(Cell::Text(self.batch.name(text)))
-    }
-
+    #[inline(always)]
     fn quick_vector(&mut self, cursor: &mut Cursor<'_>, depth: usize) -> Option<Cell> {
         let close = closing(cursor.peek()?);
         cursor.pos += 1;
         cursor.skip_spaces();
-        match cursor.peek()? {
-            b'[' | b'(' if micro_operation_ahead(cursor) => {
-                if depth == 0 {
-                    self.quick_transaction(cursor, close)
-                } else {
-                    None
-                }
-            }
-            b'[' | b'(' => self.quick_seq(cursor, close, depth, self.cells.len()),
-            _ => self.quick_ints(cursor, close, depth),
+        if !matches!(cursor.peek()?, b'[' | b'(') {
+            let start = self.batch.ints.len();
+            return match self.quick_ints(cursor, close) {
+                true => Some(Cell::List(span(start, self.batch.ints.len()))),
+                false => self.quick_mixed(cursor, close, depth, start).map(Cell::Seq),
+            };
         }
+        if !micro_operation_ahead(cursor) {
+            return self.quick_seq(cursor, close, depth, self.cells.len()).map(Cell::Seq);
+        }
+        let start = self.batch.mops.len();
+        let whole = depth == 0 && self.quick_transaction(cursor, close).is_some();
+        whole.then(|| Cell::Txn(span(start, self.batch.mops.len())))
     }
 
-    /// The rest of a vector of integers, or of one that begins with integers.
-    fn quick_ints(&mut self, cursor: &mut Cursor<'_>, close: u8, depth: usize) -> Option<Cell> {
-        let start = self.batch.ints.len();
-        loop {
-            if let Some((n, after)) = short_int(cursor) {
-                self.batch.ints.push(n);
+    /// The rest of a vector, as far as it is integers; says whether it is nothing else.
+    fn quick_ints(&mut self, cursor: &mut Cursor<'_>, close: u8) -> bool {
+        let ints = &mut self.batch.ints;
+        let mut at = *cursor;
+        let whole = loop {
+            // Elements of lists are mostly small and near each other: foreseen lengths beat computed ones.
+            match at.bytes.get(at.pos..at.pos + 3) {
+                Some(&[a @ b'0'..=b'9', b' ', _]) => {
+                    ints.push(i64::from(a - b'0'));
+                    at.pos += 2;
+                    continue;
+                }
+                Some(&[a @ b'0'..=b'9', b @ b'0'..=b'9', b' ']) => {
+                    ints.push(i64::from(a - b'0') * 10 + i64::from(b - b'0'));
+                    at.pos += 3;
+                    continue;
+                }
+                _ => {}
+            }
+            if let Some((n, after)) = short_int(&mut at) {
+                ints.push(n);
                 if after == b' ' {
                     continue;
                 }
                 if after == close {
-                    return Some(Cell::List(span(start, self.batch.ints.len())));
+                    break true;
                 }
-                cursor.pos -= 1;
+                at.pos -= 1;
             }
-            cursor.skip_spaces();
-            match quick_int(cursor) {
-                Some(n) => self.batch.ints.push(n),
-                None => break,
+            at.skip_spaces();
+            match quick_int(&mut at) {
+                Some(n) => ints.push(n),
+                None => {
+                    let closed = at.peek() == Some(close);
+                    at.pos += usize::from(closed);
+                    break closed;
+                }
             }
-        }
-        if cursor.peek()? == close {
-            cursor.pos += 1;
-            return Some(Cell::List(span(start, self.batch.ints.len())));
-        }
+        };
+        *cursor = at;
+        whole
+    }
+
+    /// The rest of a vector that begins with the integers from `start` on.
+    #[inline(never)]
+    fn quick_mixed(&mut self, cursor: &mut Cursor<'_>, close: u8, depth: usize, start: usize) -> Option<Span> {
         let base = self.cells.len();
         self.cells.extend(self.batch.ints.drain(start..).map(Cell::Int));
         self.quick_seq(cursor, close, depth, base)
     }
 
     /// The rest of a vector of which the cells from `base` on are known.
-    fn quick_seq(&mut self, cursor: &mut Cursor<'_>, close: u8, depth: usize, base: usize) -> Option<Cell> {
+    #[inline(never)]
+    fn quick_seq(&mut self, cursor: &mut Cursor<'_>, close: u8, depth: usize, base: usize) -> Option<Span> {
         if depth >= QUICK_DEPTH {
             return None;
         }
@@ -452,11 +481,12 @@ impl Shard {
         cursor.pos += 1;
         let start = self.batch.cells.len();
         self.batch.cells.extend(self.cells.drain(base..));
-        Some(Cell::Seq(span(start, self.batch.cells.len())))
+        Some(span(start, self.batch.cells.len()))
     }
 
     /// A map of scalars, all of whose keys are of one kind: its entries are put in order as they are written.
-    fn quick_map(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
+    #[inline(never)]
+    fn quick_map(&mut self, cursor: &mut Cursor<'_>) -> Option<TextId> {
         self.entries.clear();
         cursor.pos += 1;
         cursor.skip_spaces();
@@ -492,10 +522,11 @@ impl Shard {
             text.extend_from_slice(&cursor.bytes[entry.value.clone()]);
         }
         text.push(b'}');
-        Some(Cell::Text(self.batch.name(utf8(text, 0).ok()?)))
+        Some(self.batch.name(utf8(text, 0).ok()?))
     }
 
-    fn quick_set(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
+    #[inline(never)]
+    fn quick_set(&mut self, cursor: &mut Cursor<'_>) -> Option<Span> {
         if cursor.peek_second()? != b'{' {
             return None;
         }
@@ -508,7 +539,7 @@ impl Shard {
         }
         cursor.pos += 1;
         self.sort_and_dedup(start);
-        Some(Cell::Set(span(start, self.batch.ints.len())))
+        Some(span(start, self.batch.ints.len()))
     }
 
     fn sort_and_dedup(&mut self, start: usize) {
@@ -528,13 +559,12 @@ impl Shard {
     }
 
     /// The rest of a vector whose first element looks like a micro-operation; all must be.
-    fn quick_transaction(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<Cell> {
-        let start = self.batch.mops.len();
+    fn quick_transaction(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<()> {
         loop {
             let b = cursor.peek()?;
             if b == close {
                 cursor.pos += 1;
-                return Some(Cell::Txn(span(start, self.batch.mops.len())));
+                return Some(());
             }
             if b != b'[' && b != b'(' {
                 return None;
@@ -545,7 +575,7 @@ impl Shard {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn quick_mop(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<Mop> {
         cursor.pos += 1;
         let f = match self.quick_name(cursor) {
@@ -566,16 +596,14 @@ impl Shard {
                 cursor.pos -= 1;
                 Cell::Int(n)
             }
-            None => self.quick_scalar(cursor)?,
+            None => match cursor.peek()? {
+                b'-' | b'0'..=b'9' => Cell::Int(quick_int(cursor)?),
+                b'n' => quick_nil(cursor)?,
+                _ => Cell::Text(self.quick_text(cursor)?),
+            },
         };
         cursor.skip_spaces();
-        let value = match load(cursor.bytes, cursor.pos) {
-            Some(w) if w as u32 == word(b"nil]") as u32 => {
-                cursor.pos += 3;
-                Cell::Nil
-            }
-            _ => self.quick_cell(cursor, 1)?,
-        };
+        let value = self.quick_cell(cursor, 1)?;
         cursor.skip_spaces();
         if cursor.peek()? != close {
             return None;
