@@ -87,7 +87,6 @@ struct Fields {
     kind: Option<EventType>,
     process: Process,
     f: Option<TextId>,
-    value: Cell,
 }
 
 impl Shard {
@@ -168,11 +167,13 @@ impl Shard {
             Ok(None) => {}
             other => {
                 self.roll_back(mark);
+                self.batch.value.truncate(self.batch.len());
                 return other;
             }
         }
         let Some(kind) = fields.kind else {
             self.roll_back(mark);
+            self.batch.value.truncate(self.batch.len());
             return Fault::bad_hint(
                 open,
                 "this map has no :type and so is no operation",
@@ -182,15 +183,18 @@ impl Shard {
         if self.batch.extras.len() > mark.extras + 1 {
             self.keep_last_of_each_extra(mark.extras);
         }
-        let Fields { index, time, process, f, value, .. } = fields;
-        self.batch.push(Event {
+        if self.batch.value.len() == self.batch.len() {
+            self.batch.value.push(Cell::Nil);
+        }
+        let Fields { index, time, process, f, .. } = fields;
+        self.batch.push_but_value(Event {
             place,
             index: (index != NONE).then_some(index),
             time: (time != NONE).then_some(time),
             kind,
             process,
             f,
-            value,
+            value: Cell::Nil,
         });
         Ok(None)
     }
@@ -239,7 +243,11 @@ impl Shard {
                 Field::Type => fields.kind = Some(kind(cursor, open)?),
                 Field::Process => fields.process = self.process(cursor, open)?,
                 Field::F => fields.f = self.function(cursor, open)?,
-                Field::Value => fields.value = self.cell(cursor, open)?,
+                Field::Value => {
+                    // Straight into its column; of two values the later counts.
+                    self.batch.value.truncate(self.batch.len());
+                    self.cell_for(cursor, open, |shard, cell| shard.batch.value.push(cell))?;
+                }
             }
         }
     }
@@ -339,41 +347,60 @@ impl Shard {
     }
 
     /// The value that begins here or after white space, inside of what began at `open`.
-    #[inline(always)]
     pub(crate) fn cell(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<Cell> {
+        self.cell_for(cursor, open, |_, cell| cell)
+    }
+
+    /// As [`Self::cell`], for `keep`.
+    #[inline(always)]
+    fn cell_for<R>(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        open: usize,
+        keep: impl Fn(&mut Self, Cell) -> R + Copy,
+    ) -> Scan<R> {
         let (start, mark) = (cursor.pos, self.mark());
         cursor.skip_spaces();
-        if let Some(cell) = self.quick_cell(cursor, 0) {
-            return Ok(cell);
+        if let Some(kept) = self.quick_cell(cursor, 0, keep) {
+            return Ok(kept);
         }
         self.cells.clear();
         self.roll_back(mark);
         cursor.pos = start;
-        self.any_cell(cursor, open)?;
-        Ok(self.cells.pop().unwrap_or(Cell::Nil))
+        let cell = self.any_cell(cursor, open)?;
+        Ok(keep(self, cell))
     }
 
-    /// Pushes the cell rather than to return it, see [`Self::quick_cell`].
     #[cold]
-    fn any_cell(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<()> {
+    fn any_cell(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<Cell> {
         let value = cursor.value(0, open, "map")?;
-        let cell = self.batch.value(&value, MopNames::Keywords);
-        self.cells.push(cell);
-        Ok(())
+        Ok(self.batch.value(&value, MopNames::Keywords))
     }
 
-    /// Inlined into what keeps the cell, of which no function is given or gives more than a word or two: a cell that was
-    /// written to memory in pieces and is read as a whole makes the processor wait.
+    /// Every kind of cell is handed to `keep` where it is made: a cell that is first written to memory in pieces and then
+    /// read as a whole makes the processor wait.
     #[inline(always)]
-    fn quick_cell(&mut self, cursor: &mut Cursor<'_>, depth: usize) -> Option<Cell> {
-        match cursor.peek()? {
-            b'-' | b'0'..=b'9' => quick_int(cursor).map(Cell::Int),
-            b'n' => quick_nil(cursor),
-            b'[' | b'(' => self.quick_vector(cursor, depth),
-            b'#' => self.quick_set(cursor).map(Cell::Set),
-            b'{' => self.quick_map(cursor).map(Cell::Text),
-            _ => self.quick_text(cursor).map(Cell::Text),
-        }
+    fn quick_cell<R>(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        depth: usize,
+        keep: impl Fn(&mut Self, Cell) -> R + Copy,
+    ) -> Option<R> {
+        let cell = match cursor.peek()? {
+            b'-' | b'0'..=b'9' => {
+                let n = quick_int(cursor)?;
+                return Some(keep(self, Cell::Int(n)));
+            }
+            b'n' => {
+                quick_nil(cursor)?;
+                return Some(keep(self, Cell::Nil));
+            }
+            b'[' | b'(' => return self.quick_vector(cursor, depth, keep),
+            b'#' => Cell::Set(self.quick_set(cursor)?),
+            b'{' => Cell::Text(self.quick_map(cursor)?),
+            _ => Cell::Text(self.quick_text(cursor)?),
+        };
+        Some(keep(self, cell))
     }
 
     /// A keyword or string.
@@ -397,23 +424,34 @@ impl Shard {
     }
 
     #[inline(always)]
-    fn quick_vector(&mut self, cursor: &mut Cursor<'_>, depth: usize) -> Option<Cell> {
+    fn quick_vector<R>(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        depth: usize,
+        keep: impl Fn(&mut Self, Cell) -> R + Copy,
+    ) -> Option<R> {
         let close = closing(cursor.peek()?);
         cursor.pos += 1;
         cursor.skip_spaces();
-        if !matches!(cursor.peek()?, b'[' | b'(') {
+        let elements = if !matches!(cursor.peek()?, b'[' | b'(') {
             let start = self.batch.ints.len();
-            return match self.quick_ints(cursor, close) {
-                true => Some(Cell::List(span(start, self.batch.ints.len()))),
-                false => self.quick_mixed(cursor, close, depth, start).map(Cell::Seq),
-            };
-        }
-        if !micro_operation_ahead(cursor) {
-            return self.quick_seq(cursor, close, depth, self.cells.len()).map(Cell::Seq);
-        }
-        let start = self.batch.mops.len();
-        let whole = depth == 0 && self.quick_transaction(cursor, close).is_some();
-        whole.then(|| Cell::Txn(span(start, self.batch.mops.len())))
+            if self.quick_ints(cursor, close) {
+                let ints = span(start, self.batch.ints.len());
+                return Some(keep(self, Cell::List(ints)));
+            }
+            self.quick_mixed(cursor, close, depth, start)?
+        } else if micro_operation_ahead(cursor) {
+            let start = self.batch.mops.len();
+            if depth > 0 {
+                return None;
+            }
+            self.quick_transaction(cursor, close)?;
+            let mops = span(start, self.batch.mops.len());
+            return Some(keep(self, Cell::Txn(mops)));
+        } else {
+            self.quick_seq(cursor, close, depth, self.cells.len())?
+        };
+        Some(keep(self, Cell::Seq(elements)))
     }
 
     /// The rest of a vector, as far as it is integers; says whether it is nothing else.
@@ -474,8 +512,7 @@ impl Shard {
             return None;
         }
         while cursor.peek()? != close {
-            let cell = self.quick_cell(cursor, depth + 1)?;
-            self.cells.push(cell);
+            self.quick_cell(cursor, depth + 1, |shard, cell| shard.cells.push(cell))?;
             cursor.skip_spaces();
         }
         cursor.pos += 1;
@@ -569,14 +606,13 @@ impl Shard {
             if b != b'[' && b != b'(' {
                 return None;
             }
-            let mop = self.quick_mop(cursor, closing(b))?;
-            self.batch.mops.push(mop);
+            self.quick_mop(cursor, closing(b))?;
             cursor.skip_spaces();
         }
     }
 
     #[inline(always)]
-    fn quick_mop(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<Mop> {
+    fn quick_mop(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<()> {
         cursor.pos += 1;
         let f = match self.quick_name(cursor) {
             Some(f) => f,
@@ -598,18 +634,21 @@ impl Shard {
             }
             None => match cursor.peek()? {
                 b'-' | b'0'..=b'9' => Cell::Int(quick_int(cursor)?),
-                b'n' => quick_nil(cursor)?,
+                b'n' => {
+                    quick_nil(cursor)?;
+                    Cell::Nil
+                }
                 _ => Cell::Text(self.quick_text(cursor)?),
             },
         };
         cursor.skip_spaces();
-        let value = self.quick_cell(cursor, 1)?;
+        self.quick_cell(cursor, 1, |shard, value| shard.batch.mops.push(Mop { f, key, value }))?;
         cursor.skip_spaces();
         if cursor.peek()? != close {
             return None;
         }
         cursor.pos += 1;
-        Some(Mop { f, key, value })
+        Some(())
     }
 
     /// A keyword of up to seven characters that was seen before and that a space or comma follows. That it was seen
@@ -678,7 +717,7 @@ impl Shard {
 
 impl Default for Fields {
     fn default() -> Self {
-        Fields { index: NONE, time: NONE, kind: None, process: Process::Unknown, f: None, value: Cell::Nil }
+        Fields { index: NONE, time: NONE, kind: None, process: Process::Unknown, f: None }
     }
 }
 
@@ -875,11 +914,11 @@ fn has_controls(text: &[u8]) -> bool {
 }
 
 #[inline]
-fn quick_nil(cursor: &mut Cursor<'_>) -> Option<Cell> {
+fn quick_nil(cursor: &mut Cursor<'_>) -> Option<()> {
     match cursor.bytes.get(cursor.pos..cursor.pos + 4)? {
         [b'n', b'i', b'l', b] if is_end(*b) => {
             cursor.pos += 3;
-            Some(Cell::Nil)
+            Some(())
         }
         _ => None,
     }
