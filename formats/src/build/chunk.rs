@@ -8,7 +8,8 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 
 use super::{NO_CODE, NO_INDEX, NO_TEXT, intern};
 use crate::columns::{
-    ExtraBuilder, ExtraCol, ListCol, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, optional, validity,
+    ExtraBuilder, ExtraCol, ListCol, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, optional,
+    validity,
 };
 use crate::error::{ReadError, Result};
 use crate::event::{Arenas, Cell, Mop, NONE, Span, TextId};
@@ -218,7 +219,11 @@ impl OpenChunk {
 
     /// A column of these cells. Cells of integers, and of texts, become columns one shape at a time; any other vector
     /// makes them all go one by one.
-    fn values<'a>(&self, cells: impl ExactSizeIterator<Item = &'a Cell> + Clone, shared: &mut Shared) -> Result<ValueCol> {
+    fn values<'a>(
+        &self,
+        cells: impl ExactSizeIterator<Item = &'a Cell> + Clone,
+        shared: &mut Shared,
+    ) -> Result<ValueCol> {
         let kinds = Kinds::of(cells.clone());
         if kinds.other {
             let elements = |c: &Cell| if let Cell::List(span) | Cell::Seq(span) = c { span.len as usize } else { 0 };

@@ -97,6 +97,9 @@ pub struct HistoryBuilder {
     reads: Vec<bool>,
     /// Has any invocation a node of its own? Then completions' nodes are kept beside, too, to tell them apart.
     invoke_nodes: bool,
+    /// Takes every event the general way.
+    #[cfg(test)]
+    never_plain: bool,
 }
 
 #[derive(Debug)]
@@ -220,6 +223,8 @@ impl HistoryBuilder {
             special,
             reads: Vec::new(),
             invoke_nodes: false,
+            #[cfg(test)]
+            never_plain: false,
         }
     }
 

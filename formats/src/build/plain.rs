@@ -27,6 +27,10 @@ impl HistoryBuilder {
     /// Takes a client's event, but for its further fields, if it is plain; gives its row if it was.
     #[inline]
     pub(super) fn plain_event(&mut self, e: &At<'_>, remap: &Remap, p: i64) -> Result<Option<u64>> {
+        #[cfg(test)]
+        if self.never_plain {
+            return Ok(None);
+        }
         let state = self.clients.of(p);
         if e.time == NONE || e.time < state.last_time || !self.touching.is_empty() {
             return Ok(None);
@@ -180,5 +184,108 @@ fn plain_key(key: Cell, tables: &Tables<'_>) -> Option<Cell> {
         Cell::Text(id) => Some(tables.texts[id as usize]).filter(|&t| t != NO_TEXT).map(Cell::Text),
         Cell::Nil | Cell::Int(_) => Some(key),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use proptest::prelude::*;
+
+    use crate::build::{BuildOptions, HistoryBuilder};
+    use crate::history::{History, same};
+
+    /// What is invoked, and what its completion may say: plain values, and what looks like them and is not.
+    const VALUES: [(&str, &[&str]); 14] = [
+        ("nil", &["nil", "3", "[1 2]", "[]", "#{1}", "[1 nil]", "\"a\"", "[[:r 1 2]]"]),
+        ("7", &["7", "8", "nil", "[7]"]),
+        ("[1 2]", &["[1 2]", "[1 3]", "nil", "[1 [2]]"]),
+        ("[1 nil]", &["[1 5]", "[2 5]", "[1 nil]", "nil"]),
+        ("[1 [2 3]]", &["[1 [2 3]]", "5"]),
+        ("[:k 1]", &["[:k 1]", "[:k 2]"]),
+        ("#{2 1}", &["#{1 2}", "#{}"]),
+        ("{:a 1}", &["{:a 1}", "{:a 2}"]),
+        ("[[:r 1 nil]]", &["[[:r 1 [1 2]]]", "[[:r 1 nil]]", "[[:r 2 []]]", "[[:r 1 4]]", "[[:w 1 4]]", "nil", ":no"]),
+        (
+            "[[:append 1 2] [:r 1 nil]]",
+            &["[[:append 1 2] [:r 1 [2]]]", "[[:append 1 3] [:r 1 [2]]]", "[[:append 1 2]]"],
+        ),
+        ("[[:w \"k\" 2] [:r \"k\" nil]]", &["[[:w \"k\" 2] [:r \"k\" 2]]", "[[:w \"k\" 2] [:r \"j\" 2]]", "[]"]),
+        ("[[:r 1 5]]", &["[[:r 1 5]]", "[[:r 1 6]]"]),
+        ("[[:append 1 [2]]]", &["[[:append 1 [2]]]", "[[:append 1 [3]]]"]),
+        ("[[:r :k nil] [:inc nil nil]]", &["[[:r :k #{1}] [:inc nil nil]]", "[[:r :k 1] [:inc nil nil]]"]),
+    ];
+    const FUNCTIONS: [&str; 4] = ["read", "cas", "txn", "w"];
+    const FIELDS: [&str; 6] = ["", ":node \"n1\"", ":key 3", ":error [:timeout 1]", ":key nil", ":fault_epoch \"f\""];
+
+    /// One step of a process: an invocation if it is idle, else mostly a completion.
+    type Step = (usize, usize, usize, usize, u8, u8);
+
+    fn text(kinds: &[usize], steps: &[Step], indexed: bool) -> String {
+        let (mut out, mut time) = (String::new(), 0);
+        let mut open: [Option<(usize, usize)>; 3] = [None; 3];
+        for (i, &(process, value, answer, f, odd, field)) in steps.iter().enumerate() {
+            time += u64::from(odd % 3);
+            let again = odd == 200;
+            let (kind, f, value) = match open[process] {
+                Some((f, value)) if !again => {
+                    open[process] = None;
+                    let kind = ["ok", "ok", "ok", "fail", "info"][answer % 5];
+                    let answers = VALUES[value].1;
+                    (kind, if odd == 201 { f + 1 } else { f }, answers[answer % answers.len()])
+                }
+                _ => {
+                    let value = kinds[value % kinds.len()];
+                    open[process] = Some((f, value));
+                    ("invoke", f, VALUES[value].0)
+                }
+            };
+            let f = FUNCTIONS[f % FUNCTIONS.len()];
+            let _ = write!(out, "{{:process {process}, :type :{kind}, :value {value}");
+            if odd != 202 {
+                let _ = write!(out, ", :f :{f}");
+            }
+            if odd != 203 {
+                let _ = write!(out, ", :time {}", if odd == 204 { 0 } else { time });
+            }
+            if indexed {
+                let _ = write!(out, ", :index {}", if odd == 205 { 0 } else { 2 * i });
+            }
+            let _ = writeln!(out, " {}}}", if field < 20 { FIELDS[usize::from(field) % FIELDS.len()] } else { "" });
+        }
+        out
+    }
+
+    fn read(text: &str, lenient: bool, never_plain: bool) -> crate::Result<History> {
+        let mut builder = HistoryBuilder::new(BuildOptions { lenient, ..BuildOptions::default() });
+        builder.never_plain = never_plain;
+        crate::edn::events::read(&mut text.as_bytes(), 1, &mut |batch| builder.push(batch))?;
+        builder.finish()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        #[test]
+        fn what_is_taken_plainly_becomes_what_the_general_way_makes_of_it(
+            kinds in prop::collection::vec(0..VALUES.len(), 1..4),
+            steps in prop::collection::vec(
+                (0..3usize, 0..4usize, 0..8usize, 0..2usize, any::<u8>(), any::<u8>()), 0..24),
+            indexed in any::<bool>(),
+            lenient in any::<bool>(),
+        ) {
+            let text = text(&kinds, &steps, indexed);
+            match (read(&text, lenient, false), read(&text, lenient, true)) {
+                (Ok(plain), Ok(general)) => {
+                    let differ = same(&plain, &general).err();
+                    prop_assert!(differ.is_none(), "{}\n{text}", differ.unwrap_or_default());
+                }
+                (Err(plain), Err(general)) => prop_assert_eq!(plain, general, "{}", text),
+                (plain, general) => {
+                    prop_assert!(false, "{:?} and {:?}\n{text}", plain.map(|h| h.len()), general.map(|h| h.len()));
+                }
+            }
+        }
     }
 }
