@@ -32,13 +32,12 @@ impl<T: Copy + PartialEq> Rare<T> {
     }
 
     pub(super) fn set(&mut self, r: usize, value: T) {
-        if r >= self.values.len() {
-            if value == self.none {
-                return;
-            }
-            self.values.resize(r + 1, self.none);
+        if let Some(old) = self.values.get_mut(r) {
+            *old = value;
+        } else if value != self.none {
+            self.values.resize(r, self.none);
+            self.values.push(value);
         }
-        self.values[r] = value;
     }
 
     /// The values of so many rows, if any row has one.
