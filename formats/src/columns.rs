@@ -5,7 +5,7 @@
 
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, UInt16Array, UInt32Array};
-use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 
 use crate::event::TextId;
 
@@ -140,10 +140,7 @@ impl ScalarBuilder {
         if self.tags.is_empty() {
             return ScalarCol { ints: self.has_int.then(|| self.ints.into()), texts: None };
         }
-        let nulls = |tag: u8| {
-            let nulls = NullBuffer::from_iter(self.tags.iter().map(|&t| t == tag));
-            (nulls.null_count() > 0).then_some(nulls)
-        };
+        let nulls = |tag: u8| validity(self.tags.len(), |i| self.tags[i] == tag);
         let texts = self.has_text.then(|| {
             let id = |(&v, &t): (&i64, &u8)| if t == TEXT { v as u32 } else { 0 };
             let ids: Vec<u32> = self.ints.iter().zip(&self.tags).map(id).collect();
@@ -631,8 +628,14 @@ where
     if missing == values.len() {
         return None;
     }
-    let nulls = (missing > 0).then(|| NullBuffer::from_iter(values.iter().map(|&v| v != none)));
+    let nulls = if missing > 0 { validity(values.len(), |i| values[i] != none) } else { None };
     Some(PrimitiveArray::new(values.into(), nulls))
+}
+
+/// Which of so many rows hold something, if not all do.
+pub(crate) fn validity(rows: usize, holds: impl FnMut(usize) -> bool) -> Option<NullBuffer> {
+    let nulls = NullBuffer::new(BooleanBuffer::collect_bool(rows, holds));
+    (nulls.null_count() > 0).then_some(nulls)
 }
 
 /// Bytes that an array's own part of its buffers takes.

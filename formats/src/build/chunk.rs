@@ -1,11 +1,15 @@
 //! Rows that may still change, and how they become Arrow arrays.
 
-use arrow_array::{BooleanArray, Int64Array, UInt16Array, UInt64Array};
+use std::borrow::Cow;
+use std::mem::take;
+
+use arrow_array::{BooleanArray, Int64Array, UInt16Array, UInt32Array, UInt64Array};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 
 use super::{NO_CODE, NO_INDEX, NO_TEXT, intern};
 use crate::columns::{
-    ExtraBuilder, ExtraCol, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, optional,
+    ExtraBuilder, ExtraCol, ListCol, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, optional,
+    validity,
 };
 use crate::error::{ReadError, Result};
 use crate::event::{Arenas, Cell, Mop, NONE, Span, TextId};
@@ -28,13 +32,12 @@ impl<T: Copy + PartialEq> Rare<T> {
     }
 
     pub(super) fn set(&mut self, r: usize, value: T) {
-        if r >= self.values.len() {
-            if value == self.none {
-                return;
-            }
-            self.values.resize(r + 1, self.none);
+        if let Some(old) = self.values.get_mut(r) {
+            *old = value;
+        } else if value != self.none {
+            self.values.resize(r, self.none);
+            self.values.push(value);
         }
-        self.values[r] = value;
     }
 
     /// The values of so many rows, if any row has one.
@@ -78,21 +81,35 @@ pub(super) struct OpenChunk {
 pub(super) const NO_TXN: Span = Span { start: u32::MAX, len: 0 };
 
 impl OpenChunk {
-    /// No row yet, and room for so many.
-    pub(super) fn with_capacity(rows: usize) -> Self {
+    /// Makes room for so many rows in all.
+    pub(super) fn reserve(&mut self, rows: usize) {
+        self.index.reserve_exact(rows);
+        self.complete_index.reserve_exact(rows);
+        self.process.reserve_exact(rows);
+        self.status.reserve_exact(rows);
+        self.f.reserve_exact(rows);
+        self.invoke_time.reserve_exact(rows);
+        self.complete_time.reserve_exact(rows);
+        self.input.reserve_exact(rows);
+        self.output.reserve_exact(rows);
+    }
+}
+
+impl Default for OpenChunk {
+    fn default() -> Self {
         OpenChunk {
             open: 0,
-            index: Vec::with_capacity(rows),
-            complete_index: Vec::with_capacity(rows),
-            process: Vec::with_capacity(rows),
+            index: Vec::new(),
+            complete_index: Vec::new(),
+            process: Vec::new(),
             actor: Rare::new(NO_CODE),
-            status: Vec::with_capacity(rows),
-            f: Vec::with_capacity(rows),
-            invoke_time: Vec::with_capacity(rows),
-            complete_time: Vec::with_capacity(rows),
+            status: Vec::new(),
+            f: Vec::new(),
+            invoke_time: Vec::new(),
+            complete_time: Vec::new(),
             key: Rare::new(Scalar::Nil),
-            input: Vec::with_capacity(rows),
-            output: Vec::with_capacity(rows),
+            input: Vec::new(),
+            output: Vec::new(),
             txn: Rare::new(NO_TXN),
             error: Rare::new(NO_TEXT),
             node: Rare::new(NO_TEXT),
@@ -199,57 +216,94 @@ impl OpenChunk {
         Ok(())
     }
 
-    fn values(&self, cells: &[Cell], shared: &mut Shared) -> Result<ValueCol> {
-        if cells.iter().all(|c| matches!(c, Cell::Nil | Cell::Int(_) | Cell::Text(_))) {
-            return Ok(ValueCol { scalars: scalars(cells), lists: None, sets: None });
+    /// A column of these cells. Cells of integers, and of texts, become columns one shape at a time; any other vector
+    /// makes them all go one by one.
+    fn values<'a>(
+        &self,
+        cells: impl ExactSizeIterator<Item = &'a Cell> + Clone,
+        shared: &mut Shared,
+    ) -> Result<ValueCol> {
+        let kinds = Kinds::of(cells.clone());
+        if kinds.other {
+            let elements = |c: &Cell| if let Cell::List(span) | Cell::Seq(span) = c { span.len as usize } else { 0 };
+            let mut out = ValueBuilder::with_capacity(cells.len(), cells.clone().map(elements).sum());
+            for &cell in cells {
+                self.push_value(cell, shared, &mut out)?;
+            }
+            return Ok(out.finish());
         }
-        let elements = |c: &Cell| match c {
-            Cell::List(span) | Cell::Seq(span) => span.len as usize,
-            _ => 0,
-        };
-        let mut out = ValueBuilder::with_capacity(cells.len(), cells.iter().map(elements).sum());
-        for &cell in cells {
-            self.push_value(cell, shared, &mut out)?;
+        let list = |c: &Cell| if let Cell::List(span) = c { Some(*span) } else { None };
+        let set = |c: &Cell| if let Cell::Set(span) = c { Some(*span) } else { None };
+        Ok(ValueCol {
+            lists: kinds.list.then(|| self.lists(cells.clone().map(list))),
+            sets: kinds.set.then(|| self.lists(cells.clone().map(set))),
+            scalars: scalars(cells, kinds),
+        })
+    }
+
+    fn lists(&self, spans: impl ExactSizeIterator<Item = Option<Span>> + Clone) -> ListCol {
+        let elements = spans.clone().map(|s| s.map_or(0, |s| s.len as usize)).sum();
+        let mut items: Vec<i64> = Vec::with_capacity(elements);
+        let mut offsets = Vec::with_capacity(spans.len() + 1);
+        offsets.push(0i32);
+        for span in spans.clone() {
+            if let Some(span) = span {
+                items.extend_from_slice(&self.ints[span.range()]);
+            }
+            // Chunks hold 65,536 rows and are refused long before 2^31 elements.
+            offsets.push(items.len().min(i32::MAX as usize) as i32);
         }
-        Ok(out.finish())
+        let ints = (!items.is_empty()).then(|| items.into());
+        ListCol {
+            offsets: OffsetBuffer::new(offsets.into()),
+            nulls: validity_of(spans.map(|s| s.is_some())),
+            items: ScalarCol { ints, texts: None },
+        }
     }
 
     fn txns(&self, txn: &[Span], shared: &mut Shared) -> Result<TxnCol> {
         let reads: Vec<bool> = shared.functions.iter().map(is_read).collect();
-        let spans = || txn.iter().enumerate().filter(|(_, t)| **t != NO_TXN);
-        let total = spans().map(|(_, t)| t.len as usize).sum();
-        let (mut offsets, mut f, mut known) =
-            (Vec::with_capacity(txn.len() + 1), Vec::with_capacity(total), Vec::with_capacity(total));
-        let (mut keys, mut values) = (Vec::with_capacity(total), Vec::with_capacity(total));
+        let mops = self.mops_in_order(txn);
+        let (mut offsets, mut known) = (Vec::with_capacity(txn.len() + 1), Vec::with_capacity(mops.len()));
         offsets.push(0i32);
         for (r, span) in txn.iter().enumerate() {
             // An acknowledgement that says something else than a transaction says nothing of what was read.
             let ok = self.status[r] == Status::Ok as u8 && self.output[r] == Cell::Nil;
-            let mops = if *span == NO_TXN { &[][..] } else { &self.mops[span.range()] };
-            for mop in mops {
-                f.push(mop.f as u16);
-                keys.push(mop.key);
-                values.push(mop.value);
-                known.push(ok || mop.value != Cell::Nil || !reads[mop.f as usize]);
-            }
-            offsets.push(f.len().min(i32::MAX as usize) as i32);
+            let of_row = &mops[known.len()..][..span.len as usize];
+            known.extend(of_row.iter().map(|m| ok || m.value != Cell::Nil || !reads[m.f as usize]));
+            offsets.push(known.len().min(i32::MAX as usize) as i32);
         }
-        let nulls = NullBuffer::from_iter(txn.iter().map(|&t| t != NO_TXN));
+        let keys = mops.iter().map(|m| &m.key);
         Ok(TxnCol {
             offsets: OffsetBuffer::new(offsets.into()),
-            nulls: (nulls.null_count() > 0).then_some(nulls),
-            f: UInt16Array::from(f),
-            key: scalars(&keys),
-            value: self.values(&values, shared)?,
+            nulls: validity_of(txn.iter().map(|&t| t != NO_TXN)),
+            f: mops.iter().map(|m| m.f as u16).collect::<Vec<u16>>().into(),
+            key: scalars(keys.clone(), Kinds::of(keys)),
+            value: self.values(mops.iter().map(|m| &m.value), shared)?,
             known: BooleanArray::from(known),
         })
     }
 
-    /// Arrow arrays of these rows.
-    pub(super) fn pack(mut self, shared: &mut Shared) -> Result<Chunk> {
+    /// The micro-operations of these transactions: mostly they lie in this very order.
+    fn mops_in_order(&self, txn: &[Span]) -> Cow<'_, [Mop]> {
+        let spans = || txn.iter().filter(|&&t| t != NO_TXN);
+        let mut end = 0;
+        let in_order = spans().all(|t| {
+            let follows = t.start as usize == end;
+            end += t.len as usize;
+            follows
+        });
+        match in_order {
+            true => Cow::Borrowed(&self.mops[..end]),
+            false => Cow::Owned(spans().flat_map(|t| &self.mops[t.range()]).copied().collect()),
+        }
+    }
+
+    /// Arrow arrays of these rows, of which none is left. The memory of what is no column is kept for the next rows.
+    pub(super) fn pack(&mut self, shared: &mut Shared) -> Result<Chunk> {
         let rows = self.index.len();
-        let input = self.values(&self.input, shared)?;
-        let output = self.values(&self.output, shared)?;
+        let input = self.values(self.input.iter(), shared)?;
+        let output = self.values(self.output.iter(), shared)?;
         let txn = match self.txn.take(rows) {
             Some(spans) => Some(self.txns(&spans, shared)?),
             None => None,
@@ -259,17 +313,17 @@ impl OpenChunk {
             keys.into_iter().for_each(|k| out.push(k));
             out.finish()
         });
-        Ok(Chunk {
-            index: self.index.into(),
-            complete_index: optional::<arrow_array::types::UInt64Type>(self.complete_index, NO_INDEX)
+        let chunk = Chunk {
+            index: take(&mut self.index).into(),
+            complete_index: optional::<arrow_array::types::UInt64Type>(take(&mut self.complete_index), NO_INDEX)
                 .unwrap_or_else(|| UInt64Array::new_null(rows)),
-            process: optional::<arrow_array::types::Int64Type>(self.process, NONE)
+            process: optional::<arrow_array::types::Int64Type>(take(&mut self.process), NONE)
                 .unwrap_or_else(|| Int64Array::new_null(rows)),
             actor: self.actor.take(rows).and_then(|v| optional(v, NO_CODE)),
-            status: self.status.into(),
-            f: optional(self.f, NO_CODE).unwrap_or_else(|| UInt16Array::new_null(rows)),
-            invoke_time: optional(self.invoke_time, NONE),
-            complete_time: optional(self.complete_time, NONE),
+            status: take(&mut self.status).into(),
+            f: optional(take(&mut self.f), NO_CODE).unwrap_or_else(|| UInt16Array::new_null(rows)),
+            invoke_time: optional(take(&mut self.invoke_time), NONE),
+            complete_time: optional(take(&mut self.complete_time), NONE),
             key,
             input,
             output,
@@ -277,27 +331,70 @@ impl OpenChunk {
             error: self.error.take(rows).and_then(|v| optional(v, NO_TEXT)),
             node: self.node.take(rows).and_then(|v| optional(v, NO_TEXT)),
             fault_epoch: self.fault_epoch.take(rows).and_then(|v| optional(v, NO_TEXT)),
-            extra: pack_extras(self.extra, rows),
-            invoke_extra: pack_extras(self.invoke_extra, rows),
-        })
+            extra: pack_extras(take(&mut self.extra), rows),
+            invoke_extra: pack_extras(take(&mut self.invoke_extra), rows),
+        };
+        self.open = 0;
+        self.input.clear();
+        self.output.clear();
+        self.ints.clear();
+        self.cells.clear();
+        self.mops.clear();
+        Ok(chunk)
     }
 }
 
-/// Cells of which none is a collection.
-fn scalars(cells: &[Cell]) -> ScalarCol {
-    if cells.iter().all(|c| matches!(c, Cell::Int(_))) {
-        let ints: Vec<i64> = cells.iter().map(|c| if let Cell::Int(n) = c { *n } else { 0 }).collect();
-        return ScalarCol { ints: (!ints.is_empty()).then(|| ints.into()), texts: None };
+/// Which kinds of cells there are.
+#[derive(Clone, Copy)]
+struct Kinds {
+    nil: bool,
+    int: bool,
+    text: bool,
+    list: bool,
+    set: bool,
+    other: bool,
+}
+
+impl Kinds {
+    fn of<'a>(cells: impl Iterator<Item = &'a Cell>) -> Kinds {
+        // Without a branch a cell, for nobody foresees which kind comes next.
+        let seen = cells.fold(0, |seen, cell| seen | 1 << kind(cell));
+        let has = |kind: u8| seen & 1 << kind != 0;
+        Kinds { nil: has(0), int: has(1), text: has(2), list: has(3), set: has(4), other: has(5) }
     }
-    let mut out = ScalarBuilder::with_capacity(cells.len());
-    for cell in cells {
-        out.push(match *cell {
-            Cell::Int(n) => Scalar::Int(n),
-            Cell::Text(t) => Scalar::Text(t),
-            _ => Scalar::Nil,
-        });
+}
+
+#[inline]
+fn kind(cell: &Cell) -> u8 {
+    match cell {
+        Cell::Nil => 0,
+        Cell::Int(_) => 1,
+        Cell::Text(_) => 2,
+        Cell::List(_) => 3,
+        Cell::Set(_) => 4,
+        Cell::Seq(_) | Cell::Txn(_) => 5,
     }
-    out.finish()
+}
+
+/// The scalars among these cells.
+fn scalars<'a>(cells: impl ExactSizeIterator<Item = &'a Cell> + Clone, kinds: Kinds) -> ScalarCol {
+    let int = |c: &Cell| if let Cell::Int(n) = c { *n } else { 0 };
+    let text = |c: &Cell| if let Cell::Text(t) = c { *t } else { 0 };
+    let only_ints = !(kinds.nil || kinds.text || kinds.list || kinds.set || kinds.other);
+    let ints = kinds.int.then(|| {
+        let nulls = if only_ints { None } else { validity_of(cells.clone().map(|c| matches!(c, Cell::Int(_)))) };
+        Int64Array::new(cells.clone().map(int).collect::<Vec<_>>().into(), nulls)
+    });
+    let texts = kinds.text.then(|| {
+        let nulls = validity_of(cells.clone().map(|c| matches!(c, Cell::Text(_))));
+        UInt32Array::new(cells.map(text).collect::<Vec<_>>().into(), nulls)
+    });
+    ScalarCol { ints, texts }
+}
+
+/// Which of these rows hold something, if not all do.
+fn validity_of(mut holds: impl ExactSizeIterator<Item = bool>) -> Option<NullBuffer> {
+    validity(holds.len(), |_| holds.next().unwrap_or(false))
 }
 
 fn pack_extras(mut fields: Vec<(u32, TextId, TextId)>, rows: usize) -> Option<ExtraCol> {

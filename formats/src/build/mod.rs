@@ -15,6 +15,7 @@
 mod chunk;
 mod fields;
 mod keys;
+mod plain;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -72,6 +73,8 @@ pub struct HistoryBuilder {
     shared: Shared,
     remaps: VecDeque<Remap>,
     chunks: Vec<Slot>,
+    /// A packed chunk, for its memory.
+    spare: Option<Box<OpenChunk>>,
     rows: u64,
     events: u64,
     indices: Option<bool>,
@@ -94,6 +97,9 @@ pub struct HistoryBuilder {
     reads: Vec<bool>,
     /// Has any invocation a node of its own? Then completions' nodes are kept beside, too, to tell them apart.
     invoke_nodes: bool,
+    /// Takes every event the general way.
+    #[cfg(test)]
+    never_plain: bool,
 }
 
 #[derive(Debug)]
@@ -189,6 +195,7 @@ impl HistoryBuilder {
             shared,
             remaps: VecDeque::new(),
             chunks: Vec::new(),
+            spare: None,
             rows: 0,
             events: 0,
             indices: None,
@@ -216,6 +223,8 @@ impl HistoryBuilder {
             special,
             reads: Vec::new(),
             invoke_nodes: false,
+            #[cfg(test)]
+            never_plain: false,
         }
     }
 
@@ -276,7 +285,14 @@ impl HistoryBuilder {
 
     fn event(&mut self, batch: &EventBatch, remap: &mut Remap, i: usize, extras: std::ops::Range<usize>) -> Result<()> {
         let place = batch.place[i];
-        let index = self.next_index(batch.index[i], place)?;
+        let index = match batch.index[i] {
+            recorded if recorded > self.last_index && self.indices == Some(true) => {
+                self.events += 1;
+                self.last_index = recorded;
+                recorded
+            }
+            recorded => self.next_index(recorded, place)?,
+        };
         let time = batch.time[i];
         // The record of an operation without an answer may have no time of completion; sorting finds it a place.
         let no_answer = self.options.by_time && batch.kind[i] != EventType::Invoke;
@@ -289,9 +305,20 @@ impl HistoryBuilder {
         self.last_time = if time == NONE { self.last_time } else { time };
         let f = match batch.f[i] {
             None => NO_CODE,
-            Some(id) => self.function(remap, &batch.texts, id)?,
+            Some(id) => match remap.functions[id as usize] {
+                known if known < u32::from(NO_CODE) => known as u16,
+                _ => self.function(remap, &batch.texts, id)?,
+            },
         };
         let e = At { batch, i, place, index, time, f };
+        if let Process::Client(p) = batch.process[i]
+            && let Some(row) = self.plain_event(&e, remap, p)?
+        {
+            if extras.is_empty() {
+                return Ok(());
+            }
+            return self.fields(&e, remap, row, extras, batch.kind[i] == EventType::Invoke);
+        }
         match (batch.process[i], batch.kind[i]) {
             (Process::Client(p), EventType::Invoke) => self.client_invokes(&e, remap, p, extras),
             (Process::Client(p), kind) => self.client_completes(&e, remap, p, kind, extras),
@@ -379,6 +406,7 @@ impl HistoryBuilder {
     }
 
     /// The event's index: as recorded, or its position.
+    #[cold]
     fn next_index(&mut self, recorded: i64, place: u64) -> Result<i64> {
         let position = self.events as i64;
         self.events += 1;
@@ -560,10 +588,7 @@ impl HistoryBuilder {
         let row = self.rows;
         let at = (row as usize) / CHUNK_ROWS;
         if at == self.chunks.len() {
-            // The first chunk grows, so that a small history costs little.
-            let room = if at == 0 { 0 } else { CHUNK_ROWS };
-            self.chunks.push(Slot::Open(Box::new(OpenChunk::with_capacity(room))));
-            self.seal_finished()?;
+            self.next_chunk()?;
         }
         let input = self.import_plain(e, remap, at, value)?;
         let chunk = open_chunk(&mut self.chunks, at)?;
@@ -621,16 +646,6 @@ impl HistoryBuilder {
             })?;
         }
         let value = self.split_completion(e, remap, open)?;
-        if let Completion::Value(Cell::Txn(span)) = value
-            && self.refine(e, remap, at, r, span)?
-        {
-            let chunk = open_chunk(&mut self.chunks, at)?;
-            chunk.open -= 1;
-            chunk.complete_index[r] = e.index as u64;
-            chunk.complete_time[r] = e.time;
-            chunk.status[r] = status_of(kind) as u8;
-            return self.fields(e, remap, open.row, extras, false);
-        }
         let output = match value {
             Completion::Bare => Cell::Text(self.special.bare_nil),
             Completion::Aside(text) => {
@@ -696,42 +711,6 @@ impl HistoryBuilder {
         let mut remap = self.take_remap(&batch);
         let e = At { batch: &batch, i: 0, place: 0, index: 0, time: NONE, f: NO_CODE };
         self.import(&e, &mut remap, at, cell)
-    }
-
-    /// Writes what a client's transaction read into the micro-operations that it was invoked with, if the completion says
-    /// the same but for that; says whether it did. Only plain values are compared here; the rest is for the general way.
-    fn refine(&mut self, e: &At<'_>, remap: &mut Remap, at: usize, r: usize, completed: Span) -> Result<bool> {
-        let batch = e.batch;
-        let chunk = open_chunk(&mut self.chunks, at)?;
-        let invoked = chunk.txn.get(r);
-        if invoked == NO_TXN || invoked.len != completed.len || chunk.actor.get(r) != NO_CODE {
-            return Ok(false);
-        }
-        let completions = &batch.mops[completed.range()];
-        for (i, mop) in completions.iter().enumerate() {
-            let ours = chunk.mops[invoked.range()][i];
-            let same_f = remap.functions[mop.f as usize] == ours.f;
-            let same_value = match mop.value {
-                _ if self.reads.get(ours.f as usize).copied().unwrap_or(false) => {
-                    ours.value == Cell::Nil && matches!(mop.value, Cell::Nil | Cell::Int(_) | Cell::List(_))
-                }
-                value => matches!(value, Cell::Nil | Cell::Int(_)) && value == ours.value,
-            };
-            let same_key = match mop.key {
-                Cell::Text(id) => ours.key == Cell::Text(remap.texts[id as usize]),
-                key => key == ours.key,
-            };
-            if !(same_f && same_key && same_value) {
-                return Ok(false);
-            }
-        }
-        for (i, mop) in completions.iter().enumerate() {
-            chunk.mops[invoked.start as usize + i].value = match mop.value {
-                Cell::List(span) => Cell::List(chunk.push_ints(&batch.ints[span.range()])?),
-                value => value,
-            };
-        }
-        Ok(true)
     }
 
     fn scalar(&mut self, batch: &EventBatch, remap: &mut Remap, cell: Cell) -> Result<Scalar> {
@@ -854,21 +833,30 @@ impl HistoryBuilder {
         if self.options.rows { Place::Row(place) } else { Place::Line(place) }
     }
 
-    fn seal_finished(&mut self) -> Result<()> {
-        let last = self.chunks.len() - 1;
-        for at in 0..last {
+    fn next_chunk(&mut self) -> Result<()> {
+        for at in 0..self.chunks.len() {
             if matches!(&self.chunks[at], Slot::Open(c) if c.open == 0) {
                 self.seal(at)?;
             }
         }
+        let mut chunk = self.spare.take().unwrap_or_default();
+        // The first chunk grows, so that a small history costs little.
+        if !self.chunks.is_empty() {
+            chunk.reserve(CHUNK_ROWS);
+        }
+        self.chunks.push(Slot::Open(chunk));
         Ok(())
     }
 
     fn seal(&mut self, at: usize) -> Result<()> {
-        let slot = std::mem::replace(&mut self.chunks[at], Slot::Open(Box::new(OpenChunk::with_capacity(0))));
+        let slot = std::mem::replace(&mut self.chunks[at], Slot::Taken);
         self.chunks[at] = match slot {
-            Slot::Open(chunk) => Slot::Sealed(Box::new(chunk.pack(&mut self.shared)?)),
-            sealed => sealed,
+            Slot::Open(mut chunk) => {
+                let packed = chunk.pack(&mut self.shared)?;
+                self.spare = Some(chunk);
+                Slot::Sealed(Box::new(packed))
+            }
+            other => other,
         };
         Ok(())
     }

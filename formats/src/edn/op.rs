@@ -87,7 +87,6 @@ struct Fields {
     kind: Option<EventType>,
     process: Process,
     f: Option<TextId>,
-    value: Cell,
 }
 
 impl Shard {
@@ -168,11 +167,13 @@ impl Shard {
             Ok(None) => {}
             other => {
                 self.roll_back(mark);
+                self.batch.value.truncate(self.batch.len());
                 return other;
             }
         }
         let Some(kind) = fields.kind else {
             self.roll_back(mark);
+            self.batch.value.truncate(self.batch.len());
             return Fault::bad_hint(
                 open,
                 "this map has no :type and so is no operation",
@@ -182,15 +183,18 @@ impl Shard {
         if self.batch.extras.len() > mark.extras + 1 {
             self.keep_last_of_each_extra(mark.extras);
         }
-        let Fields { index, time, process, f, value, .. } = fields;
-        self.batch.push(Event {
+        if self.batch.value.len() == self.batch.len() {
+            self.batch.value.push(Cell::Nil);
+        }
+        let Fields { index, time, process, f, .. } = fields;
+        self.batch.push_but_value(Event {
             place,
             index: (index != NONE).then_some(index),
             time: (time != NONE).then_some(time),
             kind,
             process,
             f,
-            value,
+            value: Cell::Nil,
         });
         Ok(None)
     }
@@ -239,7 +243,11 @@ impl Shard {
                 Field::Type => fields.kind = Some(kind(cursor, open)?),
                 Field::Process => fields.process = self.process(cursor, open)?,
                 Field::F => fields.f = self.function(cursor, open)?,
-                Field::Value => fields.value = self.cell(cursor, open)?,
+                Field::Value => {
+                    // Straight into its column; of two values the later counts.
+                    self.batch.value.truncate(self.batch.len());
+                    self.cell_for(cursor, open, |shard, cell| shard.batch.value.push(cell))?;
+                }
             }
         }
     }
@@ -339,17 +347,28 @@ impl Shard {
     }
 
     /// The value that begins here or after white space, inside of what began at `open`.
-    #[inline]
     pub(crate) fn cell(&mut self, cursor: &mut Cursor<'_>, open: usize) -> Scan<Cell> {
+        self.cell_for(cursor, open, |_, cell| cell)
+    }
+
+    /// As [`Self::cell`], for `keep`.
+    #[inline(always)]
+    fn cell_for<R>(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        open: usize,
+        keep: impl Fn(&mut Self, Cell) -> R + Copy,
+    ) -> Scan<R> {
         let (start, mark) = (cursor.pos, self.mark());
         cursor.skip_spaces();
-        if let Some(cell) = self.quick_cell(cursor, 0) {
-            return Ok(cell);
+        if let Some(kept) = self.quick_cell(cursor, 0, keep) {
+            return Ok(kept);
         }
         self.cells.clear();
         self.roll_back(mark);
         cursor.pos = start;
-        self.any_cell(cursor, open)
+        let cell = self.any_cell(cursor, open)?;
+        Ok(keep(self, cell))
     }
 
     #[cold]
@@ -358,105 +377,153 @@ impl Shard {
         Ok(self.batch.value(&value, MopNames::Keywords))
     }
 
-    #[inline]
-    fn quick_cell(&mut self, cursor: &mut Cursor<'_>, depth: usize) -> Option<Cell> {
-        match cursor.peek()? {
-            b'[' | b'(' => self.quick_vector(cursor, depth),
-            b'#' => self.quick_set(cursor),
-            b'{' => self.quick_map(cursor),
-            _ => self.quick_scalar(cursor),
-        }
+    /// Every kind of cell is handed to `keep` where it is made: a cell that is first written to memory in pieces and then
+    /// read as a whole makes the processor wait.
+    #[inline(always)]
+    fn quick_cell<R>(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        depth: usize,
+        keep: impl Fn(&mut Self, Cell) -> R + Copy,
+    ) -> Option<R> {
+        let cell = match cursor.peek()? {
+            b'-' | b'0'..=b'9' => {
+                let n = quick_int(cursor)?;
+                return Some(keep(self, Cell::Int(n)));
+            }
+            b'n' => {
+                quick_nil(cursor)?;
+                return Some(keep(self, Cell::Nil));
+            }
+            b'[' | b'(' => return self.quick_vector(cursor, depth, keep),
+            b'#' => Cell::Set(self.quick_set(cursor)?),
+            b'{' => Cell::Text(self.quick_map(cursor)?),
+            _ => Cell::Text(self.quick_text(cursor)?),
+        };
+        Some(keep(self, cell))
     }
 
-    #[inline]
-    fn quick_scalar(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
+    /// A keyword or string.
+    fn quick_text(&mut self, cursor: &mut Cursor<'_>) -> Option<TextId> {
+        let start = cursor.pos;
         match cursor.peek()? {
-            b'-' | b'0'..=b'9' => quick_int(cursor).map(Cell::Int),
-            b'n' => quick_nil(cursor),
             b':' => {
                 let token = cursor.token().ok()?;
-                Some(Cell::Text(self.batch.name(std::str::from_utf8(token).ok()?)))
+                Some(self.batch.name(std::str::from_utf8(token).ok()?))
             }
-            b'"' => self.quick_string(cursor),
+            b'"' => {
+                let (raw, escapes) = cursor.string().ok()?;
+                // Only what is written as it would be printed.
+                if escapes || has_controls(raw) {
+                    return None;
+                }
+                Some(self.batch.name(utf8(&cursor.bytes[start..cursor.pos], start).ok()?))
+            }
             _ => None,
         }
     }
 
-    /// A string that is written as it would be printed.
-    fn quick_string(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
-        let start = cursor.pos;
-        let (raw, escapes) = cursor.string().ok()?;
-        if escapes || has_controls(raw) {
-            return None;
-        }
-        let text = utf8(&cursor.bytes[start..cursor.pos], start).ok()?;
-        Some(Cell::Text(self.batch.name(text)))
-    }
-
-    fn quick_vector(&mut self, cursor: &mut Cursor<'_>, depth: usize) -> Option<Cell> {
+    #[inline(always)]
+    fn quick_vector<R>(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        depth: usize,
+        keep: impl Fn(&mut Self, Cell) -> R + Copy,
+    ) -> Option<R> {
         let close = closing(cursor.peek()?);
         cursor.pos += 1;
         cursor.skip_spaces();
-        match cursor.peek()? {
-            b'[' | b'(' if micro_operation_ahead(cursor) => {
-                if depth == 0 {
-                    self.quick_transaction(cursor, close)
-                } else {
-                    None
-                }
+        let elements = if !matches!(cursor.peek()?, b'[' | b'(') {
+            let start = self.batch.ints.len();
+            if self.quick_ints(cursor, close) {
+                let ints = span(start, self.batch.ints.len());
+                return Some(keep(self, Cell::List(ints)));
             }
-            b'[' | b'(' => self.quick_seq(cursor, close, depth, self.cells.len()),
-            _ => self.quick_ints(cursor, close, depth),
-        }
+            self.quick_mixed(cursor, close, depth, start)?
+        } else if micro_operation_ahead(cursor) {
+            let start = self.batch.mops.len();
+            if depth > 0 {
+                return None;
+            }
+            self.quick_transaction(cursor, close)?;
+            let mops = span(start, self.batch.mops.len());
+            return Some(keep(self, Cell::Txn(mops)));
+        } else {
+            self.quick_seq(cursor, close, depth, self.cells.len())?
+        };
+        Some(keep(self, Cell::Seq(elements)))
     }
 
-    /// The rest of a vector of integers, or of one that begins with integers.
-    fn quick_ints(&mut self, cursor: &mut Cursor<'_>, close: u8, depth: usize) -> Option<Cell> {
-        let start = self.batch.ints.len();
-        loop {
-            if let Some((n, after)) = short_int(cursor) {
-                self.batch.ints.push(n);
+    /// The rest of a vector, as far as it is integers; says whether it is nothing else.
+    fn quick_ints(&mut self, cursor: &mut Cursor<'_>, close: u8) -> bool {
+        let ints = &mut self.batch.ints;
+        let mut at = *cursor;
+        let whole = loop {
+            // Elements of lists are mostly small and near each other: foreseen lengths beat computed ones.
+            match at.bytes.get(at.pos..at.pos + 3) {
+                Some(&[a @ b'0'..=b'9', b' ', _]) => {
+                    ints.push(i64::from(a - b'0'));
+                    at.pos += 2;
+                    continue;
+                }
+                Some(&[a @ b'0'..=b'9', b @ b'0'..=b'9', b' ']) => {
+                    ints.push(i64::from(a - b'0') * 10 + i64::from(b - b'0'));
+                    at.pos += 3;
+                    continue;
+                }
+                _ => {}
+            }
+            if let Some((n, after)) = short_int(&mut at) {
+                ints.push(n);
                 if after == b' ' {
                     continue;
                 }
                 if after == close {
-                    return Some(Cell::List(span(start, self.batch.ints.len())));
+                    break true;
                 }
-                cursor.pos -= 1;
+                at.pos -= 1;
             }
-            cursor.skip_spaces();
-            match quick_int(cursor) {
-                Some(n) => self.batch.ints.push(n),
-                None => break,
+            at.skip_spaces();
+            match quick_int(&mut at) {
+                Some(n) => ints.push(n),
+                None => {
+                    let closed = at.peek() == Some(close);
+                    at.pos += usize::from(closed);
+                    break closed;
+                }
             }
-        }
-        if cursor.peek()? == close {
-            cursor.pos += 1;
-            return Some(Cell::List(span(start, self.batch.ints.len())));
-        }
+        };
+        *cursor = at;
+        whole
+    }
+
+    /// The rest of a vector that begins with the integers from `start` on.
+    #[inline(never)]
+    fn quick_mixed(&mut self, cursor: &mut Cursor<'_>, close: u8, depth: usize, start: usize) -> Option<Span> {
         let base = self.cells.len();
         self.cells.extend(self.batch.ints.drain(start..).map(Cell::Int));
         self.quick_seq(cursor, close, depth, base)
     }
 
     /// The rest of a vector of which the cells from `base` on are known.
-    fn quick_seq(&mut self, cursor: &mut Cursor<'_>, close: u8, depth: usize, base: usize) -> Option<Cell> {
+    #[inline(never)]
+    fn quick_seq(&mut self, cursor: &mut Cursor<'_>, close: u8, depth: usize, base: usize) -> Option<Span> {
         if depth >= QUICK_DEPTH {
             return None;
         }
         while cursor.peek()? != close {
-            let cell = self.quick_cell(cursor, depth + 1)?;
-            self.cells.push(cell);
+            self.quick_cell(cursor, depth + 1, |shard, cell| shard.cells.push(cell))?;
             cursor.skip_spaces();
         }
         cursor.pos += 1;
         let start = self.batch.cells.len();
         self.batch.cells.extend(self.cells.drain(base..));
-        Some(Cell::Seq(span(start, self.batch.cells.len())))
+        Some(span(start, self.batch.cells.len()))
     }
 
     /// A map of scalars, all of whose keys are of one kind: its entries are put in order as they are written.
-    fn quick_map(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
+    #[inline(never)]
+    fn quick_map(&mut self, cursor: &mut Cursor<'_>) -> Option<TextId> {
         self.entries.clear();
         cursor.pos += 1;
         cursor.skip_spaces();
@@ -492,10 +559,11 @@ impl Shard {
             text.extend_from_slice(&cursor.bytes[entry.value.clone()]);
         }
         text.push(b'}');
-        Some(Cell::Text(self.batch.name(utf8(text, 0).ok()?)))
+        Some(self.batch.name(utf8(text, 0).ok()?))
     }
 
-    fn quick_set(&mut self, cursor: &mut Cursor<'_>) -> Option<Cell> {
+    #[inline(never)]
+    fn quick_set(&mut self, cursor: &mut Cursor<'_>) -> Option<Span> {
         if cursor.peek_second()? != b'{' {
             return None;
         }
@@ -508,7 +576,7 @@ impl Shard {
         }
         cursor.pos += 1;
         self.sort_and_dedup(start);
-        Some(Cell::Set(span(start, self.batch.ints.len())))
+        Some(span(start, self.batch.ints.len()))
     }
 
     fn sort_and_dedup(&mut self, start: usize) {
@@ -528,25 +596,23 @@ impl Shard {
     }
 
     /// The rest of a vector whose first element looks like a micro-operation; all must be.
-    fn quick_transaction(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<Cell> {
-        let start = self.batch.mops.len();
+    fn quick_transaction(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<()> {
         loop {
             let b = cursor.peek()?;
             if b == close {
                 cursor.pos += 1;
-                return Some(Cell::Txn(span(start, self.batch.mops.len())));
+                return Some(());
             }
             if b != b'[' && b != b'(' {
                 return None;
             }
-            let mop = self.quick_mop(cursor, closing(b))?;
-            self.batch.mops.push(mop);
+            self.quick_mop(cursor, closing(b))?;
             cursor.skip_spaces();
         }
     }
 
-    #[inline]
-    fn quick_mop(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<Mop> {
+    #[inline(always)]
+    fn quick_mop(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<()> {
         cursor.pos += 1;
         let f = match self.quick_name(cursor) {
             Some(f) => f,
@@ -566,22 +632,23 @@ impl Shard {
                 cursor.pos -= 1;
                 Cell::Int(n)
             }
-            None => self.quick_scalar(cursor)?,
+            None => match cursor.peek()? {
+                b'-' | b'0'..=b'9' => Cell::Int(quick_int(cursor)?),
+                b'n' => {
+                    quick_nil(cursor)?;
+                    Cell::Nil
+                }
+                _ => Cell::Text(self.quick_text(cursor)?),
+            },
         };
         cursor.skip_spaces();
-        let value = match load(cursor.bytes, cursor.pos) {
-            Some(w) if w as u32 == word(b"nil]") as u32 => {
-                cursor.pos += 3;
-                Cell::Nil
-            }
-            _ => self.quick_cell(cursor, 1)?,
-        };
+        self.quick_cell(cursor, 1, |shard, value| shard.batch.mops.push(Mop { f, key, value }))?;
         cursor.skip_spaces();
         if cursor.peek()? != close {
             return None;
         }
         cursor.pos += 1;
-        Some(Mop { f, key, value })
+        Some(())
     }
 
     /// A keyword of up to seven characters that was seen before and that a space or comma follows. That it was seen
@@ -650,7 +717,7 @@ impl Shard {
 
 impl Default for Fields {
     fn default() -> Self {
-        Fields { index: NONE, time: NONE, kind: None, process: Process::Unknown, f: None, value: Cell::Nil }
+        Fields { index: NONE, time: NONE, kind: None, process: Process::Unknown, f: None }
     }
 }
 
@@ -847,11 +914,11 @@ fn has_controls(text: &[u8]) -> bool {
 }
 
 #[inline]
-fn quick_nil(cursor: &mut Cursor<'_>) -> Option<Cell> {
+fn quick_nil(cursor: &mut Cursor<'_>) -> Option<()> {
     match cursor.bytes.get(cursor.pos..cursor.pos + 4)? {
         [b'n', b'i', b'l', b] if is_end(*b) => {
             cursor.pos += 3;
-            Some(Cell::Nil)
+            Some(())
         }
         _ => None,
     }

@@ -124,10 +124,14 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(crate) fn skip_spaces(&mut self) {
         while let Some(b) = self.peek() {
-            if !is_space(b) {
-                return;
+            // What mostly stands here, a space or no white space at all, is told without the table: no byte above the
+            // comma is white space.
+            if b != b' ' {
+                if b > b',' || !is_space(b) {
+                    return;
+                }
+                self.breaks |= b == b'\n';
             }
-            self.breaks |= b == b'\n';
             self.pos += 1;
         }
     }
