@@ -225,7 +225,7 @@ fn random_shape(random: &mut Random, ops: u64) -> Shape {
     }
 }
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let seed = std::env::var("ELENCH_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed);
     println!("ELENCH_SEED={seed}");
     seed

@@ -56,6 +56,8 @@ pub mod persistent;
 pub mod register;
 pub mod set;
 pub mod table;
+#[cfg(test)]
+mod tests;
 pub mod versioned;
 
 pub use any::{AnyModel, AnyOp};

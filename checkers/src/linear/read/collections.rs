@@ -183,7 +183,11 @@ impl Reader for Elements<'_> {
                 _ => return Err(format!("it was acknowledged with {}", output.to_edn())),
             },
             _ => {
-                return Err(format!("it was invoked with {} and acknowledged with {}", input.to_edn(), output.to_edn()));
+                return Err(format!(
+                    "it was invoked with {} and acknowledged with {}",
+                    input.to_edn(),
+                    output.to_edn()
+                ));
             }
         };
         let element = self.values.edn(element);
