@@ -43,9 +43,14 @@ use crate::budget::Budget;
 use crate::linear::Operation;
 use crate::linear::monitor::Monitored;
 
+pub mod collection;
+pub mod persistent;
 pub mod register;
+pub mod set;
 
+pub use collection::{Bag, CollectionOp, FifoQueue, PriorityQueue, Stack};
 pub use register::{Register, RegisterOp, Value};
+pub use set::{Set, SetOp};
 
 /// A sequential specification.
 pub trait Model: Clone + Send + Sync {
