@@ -31,7 +31,7 @@ fn every_model_that_is_listed_can_be_used() {
         "register" | "cas-register" => "invoke 0 write 1 / ok 0",
         "multi-register" => "invoke 0 txn [[:w :x 1]] / ok 0",
         "versioned-register" => "invoke 0 write [nil 1] / ok 0 write [1 1]",
-        "map" => "invoke 0 put [:a 1] / ok 0",
+        "map" => "invoke 0 put {:key :a, :value 1} / ok 0 / invoke 0 get :a / ok 0 get 1",
         "lease" => "invoke 0 acquire {:ttl 5} @0 / ok 0 @1",
         name if name.contains("mutex") || name == "semaphore" => "invoke 0 acquire / ok 0",
         "counter" | "set" | "grow-set" => "invoke 0 add 1 / ok 0",
