@@ -254,7 +254,7 @@ fn sub_history(history: &History, violation: &Violation, out: &mut String) {
     for row in rows {
         let op = history.op(row);
         let mut value = String::new();
-        let answered = !op.output().is_nil() || op.f().is_some_and(is_read);
+        let answered = !op.output().is_nil() || op.txn().is_some() || op.f().is_some_and(is_read);
         if op.status() == Status::Ok && answered {
             op.write_complete_value(&mut value);
         } else {

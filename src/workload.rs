@@ -75,6 +75,12 @@ pub fn guess(history: &History) -> Workload {
         () if register && shape.reads_collection && has("write") => {
             of("comments", None, "writes of values, and reads that return many".into())
         }
+        () if register && !any(&["write", "w"]) && shape.reads_map => {
+            of("bank", None, "reads of a map of balances".into())
+        }
+        () if register && !any(&["write", "w"]) => {
+            of("register", None, format!("{is}, which says nothing of what is read"))
+        }
         () if register => same("register", is),
         () if has("transfer") || (has("read") && shape.reads_map) => {
             of("bank", None, "transfers, or reads of a map of balances".into())

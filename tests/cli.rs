@@ -256,7 +256,7 @@ fn a_request_that_makes_no_sense_is_refused_with_advice() {
     let valid = corpus("register.edn.gz");
     for (args, expect) in [
         (vec!["check", "--model", "stack-of-cards", &valid], "there are register, cas-register"),
-        (vec!["check", "--checker", "guess", &valid], "there are linear, stats, exceptions"),
+        (vec!["check", "--checker", "guess", &valid], "there are linear, sequential, k-atomic, stats, exceptions"),
         (vec!["check", "--workload", "chess", &valid], "register, cas-register"),
         (vec!["check", "--initial", "{", &valid], "--initial"),
         (vec!["check", "--time", "5", &valid], "90s"),
@@ -391,7 +391,7 @@ fn generated_parquet_holds_what_generated_edn_does() {
 
 #[test]
 fn help_completions_and_the_manual_are_there() {
-    for command in ["check", "info", "convert", "gen", "completions", "man"] {
+    for command in ["check", "info", "verify", "shrink", "convert", "gen", "completions", "man"] {
         let output = elench(&[command, "--help"]);
         assert_eq!(code(&output), 0);
         assert!(text(&output.stdout).contains("Example"), "{command} --help has examples");
@@ -402,7 +402,7 @@ fn help_completions_and_the_manual_are_there() {
     assert!(text(&elench(&["man"]).stdout).contains(".TH elench"));
     assert!(text(&elench(&["checkers"]).stdout).contains("linear"));
     assert!(text(&elench(&["models"]).stdout).contains("cas-register"));
-    assert_eq!(text(&elench(&["models", "--json"]).stdout).lines().count(), 2);
+    assert_eq!(text(&elench(&["models", "--json"]).stdout).lines().count(), elench::judge::MODELS.len());
 }
 
 #[test]
@@ -417,4 +417,62 @@ fn a_spent_budget_is_unknown_with_coverage() {
     assert_eq!((code(&output), &doc["valid"]), (3, &Json::from("unknown")), "{doc:#}");
     let undecided = &doc["checkers"][0]["coverage"]["undecided"][0];
     assert!(undecided["why"].as_str().unwrap().contains("memory"), "{doc:#}");
+}
+
+#[test]
+fn certificates_are_verified_from_the_history_alone_and_a_forged_one_is_refused() {
+    let s = Scratch::new();
+    let (good, bad) = (corpus("cas-register-keyed.edn.gz"), corpus("register-stale-read.edn.gz"));
+    for (history, exit) in [(&good, 0), (&bad, 1)] {
+        let output = elench(&["check", "--json", history]);
+        assert_eq!(code(&output), exit);
+        let result = s.file("result.json", &output.stdout);
+        let verified = elench(&["verify", &result, history]);
+        assert_eq!(code(&verified), 0, "{}", text(&verified.stdout));
+        assert!(text(&verified.stdout).starts_with("holds"));
+    }
+    let honest = text(&elench(&["check", "--json", &good]).stdout);
+    let at = honest.find("\"order\":[").unwrap() + "\"order\":[".len();
+    let (first, rest) = honest[at..].split_once(',').unwrap();
+    let (second, rest) = rest.split_once(',').unwrap();
+    let forged = s.file("forged.json", format!("{}{second},{first},{second},{rest}", &honest[..at]).as_bytes());
+    let verified = elench(&["verify", &forged, &good]);
+    assert_eq!(code(&verified), 1, "{}", text(&verified.stdout));
+    assert!(text(&verified.stdout).contains("DOES NOT HOLD"));
+    let accused = text(&elench(&["check", "--json", &bad]).stdout);
+    let at = accused.find("\"core\":[").unwrap() + "\"core\":[".len();
+    let end = at + accused[at..].find(']').unwrap();
+    let core = accused[at..end].split_once(',').unwrap().1;
+    let forged = s.file("forged.json", format!("{}{core}{}", &accused[..at], &accused[end..]).as_bytes());
+    assert_eq!(code(&elench(&["verify", &forged, &bad])), 1);
+    assert_eq!(code(&elench(&["verify", &s.file("no.json", b"{}"), &bad])), 2);
+}
+
+#[test]
+fn a_shrunk_history_still_fails_and_one_that_passes_is_not_shrunk() {
+    let s = Scratch::new();
+    let small = s.name("small.edn");
+    assert_eq!(code(&elench(&["shrink", &corpus("register-stale-read.edn.gz"), "-o", &small])), 0);
+    assert!(std::fs::read_to_string(&small).unwrap().lines().count() <= 10);
+    assert_eq!(code(&elench(&["check", &small])), 1);
+    let none = s.name("none.edn");
+    assert_eq!(code(&elench(&["shrink", &corpus("cas-register-keyed.edn.gz"), "-o", &none])), 3);
+    assert!(!std::path::Path::new(&none).exists());
+}
+
+#[test]
+fn weaker_conditions_are_checked_when_asked_for() {
+    let s = Scratch::new();
+    let line = |p: u32, t: &str, f: &str, v: &str| format!("{{:process {p}, :type :{t}, :f :{f}, :value {v}}}\n");
+    let write = |v: &str| line(0, "invoke", "write", v) + &line(0, "ok", "write", v);
+    let read = |p: u32, v: &str| line(p, "invoke", "read", "nil") + &line(p, "ok", "read", v);
+    let stale = s.file("stale.edn", (write("1") + &write("2") + &write("3") + &read(1, "1")).as_bytes());
+    assert_eq!(code(&elench(&["check", &stale])), 1);
+    assert_eq!(code(&elench(&["check", "--checker", "sequential", &stale])), 0);
+    assert_eq!(code(&elench(&["check", "--checker", "k-atomic", "--k", "2", &stale])), 1);
+    let output = elench(&["check", "--checker", "k-atomic", "--json", &stale]);
+    assert_eq!((code(&output), text(&output.stdout).contains("\"k\":3")), (0, true));
+    let disagree = write("1") + &write("2") + &read(1, "2") + &read(1, "1");
+    let disagree = s.file("disagree.edn", disagree.as_bytes());
+    assert_eq!(code(&elench(&["check", "--checker", "sequential", &disagree])), 1);
 }

@@ -33,8 +33,6 @@ pub mod staleness;
 pub(crate) mod tests;
 pub mod verify;
 
-pub use read::registers;
-
 use search::Found;
 use solve::Failure;
 

@@ -95,6 +95,7 @@ impl<'a, M: Model> Shrinker<'a, M> {
         let mut smaller = false;
         let mut end = self.kept.len();
         while end > 0 && !self.spent {
+            self.spent |= self.budget.spent().is_some();
             let start = end.saturating_sub(chunk);
             let mut out = vec![false; self.kept.len()];
             out[start..end].fill(true);

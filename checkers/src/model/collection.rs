@@ -14,7 +14,7 @@ use super::persistent::{Fifo, List, Multiset};
 use super::{Model, Value};
 use crate::budget::Budget;
 use crate::linear::Operation;
-use crate::linear::monitor::Monitored;
+use crate::linear::monitor::{Monitored, queue};
 
 /// An operation on a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,8 +89,8 @@ impl Discipline for OldestFirst {
 
     const INDEPENDENT: bool = false;
 
-    fn monitor(_initial: &[Value], _ops: &[Operation<CollectionOp>], _budget: &Budget) -> Monitored {
-        Monitored::NotApplicable
+    fn monitor(initial: &[Value], ops: &[Operation<CollectionOp>], budget: &Budget) -> Monitored {
+        queue::fifo(initial, ops, budget)
     }
 }
 
@@ -228,8 +228,8 @@ impl Discipline for AnyFirst {
 
     const INDEPENDENT: bool = true;
 
-    fn monitor(_initial: &[Value], _ops: &[Operation<CollectionOp>], _budget: &Budget) -> Monitored {
-        Monitored::NotApplicable
+    fn monitor(initial: &[Value], ops: &[Operation<CollectionOp>], budget: &Budget) -> Monitored {
+        queue::bag(initial, ops, budget)
     }
 }
 
@@ -339,10 +339,13 @@ impl<D: Discipline> Model for Collection<D> {
 
     /// In a legal order, take out all operations of a value, and the unknown removals that took it, which need not have
     /// happened: what every other operation takes, or that there is nothing, is as before. An unknown removal may
-    /// have taken anything, so it stays.
+    /// have taken anything, so it stays; and so does what takes a value that is there at first.
     fn leave_out_safely(&self, ops: &[&CollectionOp], left_out: &mut [bool]) {
-        let out: HashSet<Value, FixedState> =
+        let mut out: HashSet<Value, FixedState> =
             ops.iter().zip(left_out.iter()).filter(|(_, out)| **out).filter_map(|(op, _)| op.value()).collect();
+        for value in &self.initial {
+            out.remove(value);
+        }
         for (left_out, op) in left_out.iter_mut().zip(ops) {
             *left_out = match op {
                 Insert(value) | Remove(Some(value)) => out.contains(value),

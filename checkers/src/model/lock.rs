@@ -3,7 +3,7 @@
 //! An acquisition whose outcome is not known may have happened, and then holds the lock until something releases it. Who
 //! owns a lock may be unknown too: then whoever shows to be its owner is.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::collection::Names;
@@ -61,9 +61,9 @@ impl Model for Mutex {
         if *locked { "locked" } else { "unlocked" }.to_string()
     }
 
-    fn supported(&self, ops: &[&MutexOp]) -> bool {
-        let acquired = ops.iter().filter(|op| ***op == MutexOp::Acquire).count();
-        ops.len() - acquired <= acquired + usize::from(self.locked)
+    /// Without a release, good acquisitions look bad: a part shows nothing but what can be left out safely.
+    fn supported(&self, _ops: &[&MutexOp]) -> bool {
+        false
     }
 }
 
@@ -201,13 +201,9 @@ impl Model for OwnedMutex {
         }
     }
 
-    /// Nobody unlocks more often than it locked, if all owners are known.
-    fn supported(&self, ops: &[&OwnedOp]) -> bool {
-        let mut holds: HashMap<Option<Value>, i64> = HashMap::new();
-        for op in ops {
-            *holds.entry(op.owner()).or_default() += if let OwnedOp::Acquire(..) = op { 1 } else { -1 };
-        }
-        holds.contains_key(&None) || holds.values().all(|n| *n >= 0)
+    /// Without a release, good acquisitions look bad: a part shows nothing but what can be left out safely.
+    fn supported(&self, _ops: &[&OwnedOp]) -> bool {
+        false
     }
 }
 
@@ -270,14 +266,8 @@ impl Model for Semaphore {
         matches!(op, SemaphoreOp::Acquire(0) | SemaphoreOp::Release(0))
     }
 
-    fn supported(&self, ops: &[&SemaphoreOp]) -> bool {
-        let (mut acquired, mut released) = (0u128, 0u128);
-        for op in ops {
-            match **op {
-                SemaphoreOp::Acquire(n) => acquired += u128::from(n),
-                SemaphoreOp::Release(n) => released += u128::from(n),
-            }
-        }
-        released <= acquired
+    /// Without a release, good acquisitions look bad: a part shows nothing but what can be left out safely.
+    fn supported(&self, _ops: &[&SemaphoreOp]) -> bool {
+        false
     }
 }

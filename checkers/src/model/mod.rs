@@ -57,6 +57,8 @@ pub mod register;
 pub mod set;
 pub mod stale;
 pub mod table;
+#[cfg(test)]
+mod tests;
 pub mod versioned;
 
 pub use any::{AnyModel, AnyOp};

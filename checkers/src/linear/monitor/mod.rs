@@ -12,7 +12,12 @@
 use super::Operation;
 use crate::budget::Spent;
 
+mod columns;
+mod empties;
+pub(crate) mod queue;
 pub(crate) mod register;
+#[cfg(test)]
+mod tests;
 
 /// What a monitor found. Operations are named by their place in the input.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ impl<'a> Accounts<'a> {
                 let is_account = |key: &Edn| key.as_name().is_none_or(|name| !OVERDRAFTS.contains(&name));
                 let accounts = entries.iter().filter(|(key, _)| is_account(key));
                 let balances: Result<Vec<(Value, i128)>, String> = accounts
-                    .map(|(account, n)| Ok((values.edn(account), i128::from(n.as_int().ok_or_else(wanted)?))))
+                    .map(|(name, n)| Ok((account(&mut values, name), i128::from(n.as_int().ok_or_else(wanted)?))))
                     .collect();
                 (Some(balances?).filter(|b| !b.is_empty()), field(initial, &OVERDRAFTS) == Some(&Edn::Bool(true)))
             }
@@ -46,8 +46,14 @@ impl<'a> Accounts<'a> {
             ],
         };
         let [from, to, amount] = parts[..] else { return None };
-        Some(BankOp::Transfer(self.values.edn(from), self.values.edn(to), amount.as_int()?))
+        Some(BankOp::Transfer(account(&mut self.values, from), account(&mut self.values, to), amount.as_int()?))
     }
+}
+
+/// An account. Names of JSON objects are texts, whatever their accounts are elsewhere.
+fn account(values: &mut super::Values<'_>, name: &Edn) -> Value {
+    let number = if let Edn::Str(text) = name { text.parse().ok().map(Edn::Int) } else { None };
+    values.edn(number.as_ref().unwrap_or(name))
 }
 
 impl Reader for Accounts<'_> {
@@ -71,7 +77,7 @@ impl Reader for Accounts<'_> {
                 };
                 let balances: Option<Vec<(Value, i128)>> = entries
                     .iter()
-                    .map(|(account, n)| Some((self.values.edn(account), i128::from(n.as_int()?))))
+                    .map(|(name, n)| Some((account(&mut self.values, name), i128::from(n.as_int()?))))
                     .collect();
                 let balances = balances.ok_or_else(|| format!("a balance in {} is no number", output.to_edn()))?;
                 Said::of(BankOp::read(balances))
