@@ -34,6 +34,12 @@
 //! crashed operations. Reaching the end, it has an order, which is proof whatever was dropped. Dying, it has proved nothing if
 //! it dropped anything, and a wider attempt follows, up to one that drops nothing.
 //!
+//! **From anywhere.** But perhaps nothing that was dropped matters. What was invoked after some time is searched alone, from every state
+//! that it can tell from others ([`Model::any_state`]), with all that was open at that time free to happen later or never. An order of
+//! the whole would give one of this. If there is none up to the return at which the attempt died, then, since the attempt got as far as that,
+//! the whole has none from there on, and the past need not be enumerated. Tried for windows of ever more returns, each first as
+//! though every crashed operation could happen any number of times, which leaves nothing to count.
+//!
 //! **Cost.** Deciding is NP-complete; the frontier is exponential in the number of operations open at once at worst.
 //! For a register, few configurations survive: with unique values about one for each value that can still be read. Time is events ×
 //! frontier × open operations; memory the frontier, and eight bytes an operation for the order (see [`log`](super::log)).
@@ -102,6 +108,8 @@ const DOMINATORS: usize = 1024;
 /// Configurations kept in the first attempt, and by how much more in each that follows.
 pub(super) const FIRST_BEAM: usize = 32;
 const WIDER: usize = 8;
+/// Returns to look back over at first when asking whether the past matters.
+const FIRST_WINDOW: usize = 4;
 /// Expansions at one return, in beams, after which anything found is enough.
 const EXPANDED: usize = 2;
 /// Flag beside the state: the last effect served nothing yet, so no overwriting one may follow at once.
@@ -131,11 +139,56 @@ pub(super) fn search_from<M: Model>(
     loop {
         let mut search = Search::new(model, ops, budget, keep_order, beam);
         let found = search.run();
-        if !(search.narrowed && matches!(found, Found::Stuck(_))) {
-            return Ok(found);
+        let narrowed = search.narrowed;
+        drop(search);
+        match found {
+            Found::Stuck(mut stuck) if narrowed => {
+                if refuted(model, ops, budget, stuck.op, beam.saturating_mul(WIDER)) {
+                    // Others were dropped.
+                    stuck.survivors += 1;
+                    return Ok(Found::Stuck(stuck));
+                }
+            }
+            found => return Ok(found),
         }
         beam = beam.saturating_mul(WIDER);
     }
+}
+
+/// Has what came shortly before the return of `last` no order from any state whatsoever? Then there is none from the initial
+/// one either. Keeps so many configurations at most.
+fn refuted<M: Model>(model: &M, ops: &[Operation<M::Op>], budget: &Budget, last: u32, beam: usize) -> bool {
+    let Operation { call, ret: Some(end), .. } = ops[last as usize] else { return false };
+    let mut returns: Vec<u64> = ops.iter().filter_map(|op| op.ret).filter(|&ret| ret < call).collect();
+    returns.sort_unstable_by_key(|&ret| std::cmp::Reverse(ret));
+    let mut window = FIRST_WINDOW;
+    let mut supplies: &[Supply] = &[Supply::Endless, Supply::Counted];
+    while let Some(&start) = returns.get(window) {
+        let (places, since) = since(ops, start, end);
+        let Some(states) = model.any_state(&since.iter().map(|op| &op.op).collect::<Vec<_>>()) else { return false };
+        for &supply in supplies {
+            let mut search = Search::new(model, &since, budget, false, beam);
+            (search.starts, search.supply) = (states.clone(), supply);
+            match search.run() {
+                Found::Stuck(stuck) if !search.narrowed => return places[stuck.op as usize] == last,
+                Found::Order(_) => {}
+                // What is too wide is so over a longer window.
+                Found::Stuck(_) if supply == Supply::Counted => supplies = &[Supply::Endless],
+                Found::Stuck(_) | Found::GaveUp { .. } => return false,
+            }
+        }
+        window = window.saturating_mul(WIDER);
+    }
+    false
+}
+
+/// What is known of a history at `end` but for what had returned before `start`; what was open then may have happened before, or happen
+/// at any time since. With the places of these operations.
+fn since<O: Clone>(ops: &[Operation<O>], start: u64, end: u64) -> (Vec<u32>, Vec<Operation<O>>) {
+    let known = (0..).zip(&ops[..ops.partition_point(|op| op.call <= end)]);
+    let since = known.filter(|(_, op)| op.ret.is_none_or(|ret| ret >= start));
+    let returned = |op: &Operation<O>| op.ret.filter(|&ret| op.call >= start && ret <= end);
+    since.map(|(i, op)| (i, Operation { ret: returned(op), ..op.clone() })).unzip()
 }
 
 /// More operations on one key than the search can number.
@@ -250,6 +303,15 @@ impl Lane {
     }
 }
 
+/// How often crashed operations can happen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Supply {
+    /// Once each.
+    Counted,
+    /// Any number of times: allows more than there is.
+    Endless,
+}
+
 /// The operation that returns.
 #[derive(Clone, Copy)]
 struct Goal {
@@ -301,6 +363,9 @@ struct Search<'a, M: Model> {
     awaited: Vec<u64>,
 
     states: States<M::State>,
+    /// Where it may begin.
+    starts: Vec<M::State>,
+    supply: Supply,
     log: Option<Log>,
     /// What the past allows. Changed in place at invocations, so never inserted into.
     front: Frontier,
@@ -366,6 +431,8 @@ impl<'a, M: Model> Search<'a, M> {
             observing: vec![0; set_words],
             awaited: vec![0; set_words],
             states: States::new(),
+            starts: vec![model.init()],
+            supply: Supply::Counted,
             log: keep_order.then(Log::default),
             front: Frontier::new(width),
             next: Frontier::new(width),
@@ -394,9 +461,11 @@ impl<'a, M: Model> Search<'a, M> {
 
     /// Goes through the events; gives the operation whose return nothing survives.
     fn walk(&mut self, reached: &mut Option<u32>) -> Result<Option<u32>, Spent> {
-        let mut initial = vec![0; self.width];
-        initial[0] = u64::from(self.states.id(self.model.init()));
-        self.front.insert(&initial, ROOT);
+        for state in std::mem::take(&mut self.starts) {
+            let mut initial = vec![0; self.width];
+            initial[0] = u64::from(self.states.id(state));
+            self.front.insert(&initial, ROOT);
+        }
         let mut returns_seen = 0u32;
         for time in 0..self.events.len() {
             let (op, returns) = self.events[time];
@@ -736,6 +805,7 @@ impl<'a, M: Model> Search<'a, M> {
                 slot.add_to(done);
                 slot.remove_from(rest);
             }
+            From::Crashed(_) if self.supply == Supply::Endless => {}
             From::Crashed(lane) => rest[lane.word - 1 - self.set_words] += 1 << lane.shift,
         }
         if taken.overwrites {

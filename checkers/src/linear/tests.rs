@@ -66,10 +66,10 @@ pub(crate) fn brute_force<M: Model>(model: &M, ops: &[Operation<M::Op>]) -> bool
 
 /// Decides with certificates, which are verified; whatever the width of the first attempt, the answer is the same.
 pub(crate) fn decide_and_verify<M: Model>(model: &M, ops: &[Operation<M::Op>]) -> bool {
-    let answers = [search::FIRST_BEAM, 1, usize::MAX].map(|beam| decide_from(beam, model, ops));
-    assert!(answers[0] == answers[1] && answers[1] == answers[2], "{answers:?}: {ops:?}");
-    assert_eq!(decide_every_way(model, ops), answers[0], "{ops:?}");
-    answers[0]
+    let stuck = [search::FIRST_BEAM, 1, usize::MAX].map(|beam| stuck_from(beam, model, ops));
+    assert!(stuck[0] == stuck[1] && stuck[1] == stuck[2], "{stuck:?}: {ops:?}");
+    assert_eq!(decide_every_way(model, ops), stuck[0].is_none(), "{ops:?}");
+    stuck[0].is_none()
 }
 
 /// Decides by parts and monitors, cross-checked by the search.
@@ -87,16 +87,17 @@ pub(crate) fn decide_every_way<M: Model>(model: &M, ops: &[Operation<M::Op>]) ->
     }
 }
 
-fn decide_from<M: Model>(beam: usize, model: &M, ops: &[Operation<M::Op>]) -> bool {
+/// The operation whose return no order survives, if there is one.
+fn stuck_from<M: Model>(beam: usize, model: &M, ops: &[Operation<M::Op>]) -> Option<u32> {
     match search::search_from(beam, model, ops, &Budget::unlimited(), true).unwrap() {
         Found::Order(order) => {
             let order: Vec<OpId> = order.unwrap().iter().map(|&i| ops[i as usize].id).collect();
             if let Err(flaw) = verify::verify(model, ops, &order) {
                 panic!("{flaw}: {order:?} of {ops:?}");
             }
-            true
+            None
         }
-        Found::Stuck(_) => false,
+        Found::Stuck(stuck) => Some(stuck.op),
         Found::GaveUp { .. } => panic!("nothing limits the search"),
     }
 }
@@ -552,6 +553,21 @@ fn keys_are_decided_alone_and_together_whatever_the_threads() {
         assert_eq!(stuck.key, Some(KeyId(1)));
         assert_eq!((outcome.coverage().keys, outcome.coverage().keys_decided), (4, 4));
         assert!(check_keys(&[key(0, good), key(3, "0 w1")], &Budget::unlimited(), &Evidence::default()).is_valid());
+    }
+}
+
+#[test]
+fn a_read_that_nothing_explains_is_refuted_without_enumerating_what_may_have_happened_before() {
+    let mut random = Random(seed());
+    for _ in 0..5 {
+        let shape = Shape { processes: 10, ops: 3_000, values: 5, info: 20, cas: 300, mismatch: 100, lies: 0 };
+        let mut ops = simulate(&mut random, shape);
+        let liar = ops.iter().rposition(|op| op.ret.is_some() && matches!(op.op, RegisterOp::Read(_))).unwrap();
+        ops[liar].op = RegisterOp::Read(Some(Value(100)));
+        let Ok(Found::Stuck(stuck)) = search::search(&Register::default(), &ops, &Budget::unlimited(), false) else {
+            panic!("not refuted")
+        };
+        assert_eq!(stuck.op as usize, liar);
     }
 }
 
