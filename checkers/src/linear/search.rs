@@ -257,6 +257,8 @@ struct Crashed {
     members: Vec<u32>,
     /// Where configurations count how many of them they have used.
     lane: Lane,
+    /// Can nothing come of them at the return at hand?
+    spent: bool,
     /// The open operation of the same process that comes before; then there is only one member.
     after: Option<Slot>,
     /// Open operations equal to them, which go first.
@@ -289,7 +291,7 @@ impl Slot {
     }
 }
 
-/// Some bits of a word of a configuration.
+/// Some bits of a word of a configuration. The highest of them is never set, so that all counts of a word can be compared at once.
 #[derive(Clone, Copy)]
 struct Lane {
     word: usize,
@@ -357,6 +359,8 @@ struct Search<'a, M: Model> {
     width: usize,
     /// Bits taken in the last word of counts.
     last_word_bits: u32,
+    /// The highest bit of each lane, by word of counts.
+    guards: Vec<u64>,
     overwriting: Vec<u64>,
     observing: Vec<u64>,
     /// Those that another of their process waits for, or will.
@@ -378,6 +382,7 @@ struct Search<'a, M: Model> {
     expanded: Frontier,
     expanded_of: ByState,
     scratch: Vec<u64>,
+    after: Vec<u64>,
     gained: Vec<u32>,
     ticks: u32,
     /// Configurations to keep at most, and whether more were dropped: then death proves nothing.
@@ -427,6 +432,7 @@ impl<'a, M: Model> Search<'a, M> {
             set_words,
             width,
             last_word_bits: 64,
+            guards: Vec::new(),
             overwriting: vec![0; set_words],
             observing: vec![0; set_words],
             awaited: vec![0; set_words],
@@ -442,6 +448,7 @@ impl<'a, M: Model> Search<'a, M> {
             expanded: Frontier::new(width),
             expanded_of: ByState::default(),
             scratch: vec![0; width],
+            after: Vec::new(),
             gained: Vec::new(),
             ticks: 0,
             beam,
@@ -584,11 +591,11 @@ impl<'a, M: Model> Search<'a, M> {
             return;
         }
         let overwrites = self.model.overwrites(model_op);
-        let lane = self.take_lane(32 - self.crashes[class as usize].leading_zeros());
+        let lane = self.take_lane(33 - self.crashes[class as usize].leading_zeros());
         let elders = self.mutators.iter().filter(|m| m.class == class).map(|m| m.slot).collect();
         self.crashed_of[class as usize] = self.crashed.len() as u32;
         let after = self.waits_for(op);
-        self.crashed.push(Crashed { class, overwrites, members: vec![op], lane, after, elders });
+        self.crashed.push(Crashed { class, overwrites, members: vec![op], lane, spent: false, after, elders });
     }
 
     fn take_lane(&mut self, bits: u32) -> Lane {
@@ -600,6 +607,7 @@ impl<'a, M: Model> Search<'a, M> {
         }
         let lane = Lane { word: self.width - 1, shift: self.last_word_bits, bits };
         self.last_word_bits += bits;
+        *self.guards.last_mut().expect("each word of counts has guards") |= 1 << (self.last_word_bits - 1);
         lane
     }
 
@@ -607,6 +615,7 @@ impl<'a, M: Model> Search<'a, M> {
     fn widen(&mut self) {
         self.width += 1;
         self.last_word_bits = 0;
+        self.guards.push(0);
         self.rebuild(|config| config.push(0));
     }
 
@@ -660,6 +669,9 @@ impl<'a, M: Model> Search<'a, M> {
         }
         self.next_of.clear();
         self.expanded_of.clear();
+        for crashed in &mut self.crashed {
+            crashed.spent = self.model.spent(&self.ops[crashed.members[0] as usize].op, now - 1);
+        }
         let mut config = vec![0; self.width];
         for i in 0..self.front.len() {
             config.copy_from_slice(self.front.get(i));
@@ -774,14 +786,14 @@ impl<'a, M: Model> Search<'a, M> {
             self.take(config, tail, goal, Taken { op, overwrites, from: From::Open(slot) })?;
         }
         for i in 0..self.crashed.len() {
-            let Crashed { overwrites, ref members, lane, after, ref elders, .. } = self.crashed[i];
-            if idle && overwrites {
+            let Crashed { overwrites, ref members, lane, spent, after, ref elders, .. } = self.crashed[i];
+            if spent || idle && overwrites {
                 continue;
             }
             let Some(&op) = members.get(lane.get(config) as usize) else { continue };
             let done = self.done(config);
             let waits = !elders.iter().chain(&after).all(|e| e.is_in(done));
-            if waits || self.model.spent(&self.ops[op as usize].op, goal.now - 1) {
+            if waits {
                 continue;
             }
             self.take(config, tail, goal, Taken { op, overwrites, from: From::Crashed(lane) })?;
@@ -798,7 +810,16 @@ impl<'a, M: Model> Search<'a, M> {
         if let Some(simpler) = self.model.settle(&state, goal.now - 1) {
             state = simpler;
         }
-        let mut after = config.to_vec();
+        let mut after = std::mem::take(&mut self.after);
+        after.clear();
+        after.extend_from_slice(config);
+        self.go_on(&mut after, config, tail, goal, taken, state);
+        self.after = after;
+        Ok(())
+    }
+
+    /// Where that leads: a copy of the configuration becomes what it is then.
+    fn go_on(&mut self, after: &mut [u64], config: &[u64], tail: u32, goal: Goal, taken: Taken, state: M::State) {
         let (done, rest) = after[1..].split_at_mut(self.set_words);
         match taken.from {
             From::Open(slot) => {
@@ -829,7 +850,7 @@ impl<'a, M: Model> Search<'a, M> {
             && (taken.overwrites || matches!(taken.from, From::Crashed(_)));
         let reached = goal.slot.is_in(done);
         if !reached && idle && !self.something_needs(&state) {
-            return Ok(());
+            return;
         }
         after[0] = u64::from(self.states.id(state));
         let gained = std::mem::take(&mut self.gained);
@@ -838,17 +859,16 @@ impl<'a, M: Model> Search<'a, M> {
             gained.iter().fold(tail, |tail, &op| append(log, Entry::Effect(op), tail))
         };
         if reached {
-            self.survive(&after, goal, chain);
+            self.survive(after, goal, chain);
         } else {
             after[0] |= if idle { IDLE } else { 0 };
             let set = if matches!(taken.from, From::Open(_)) { &mut self.work } else { &mut self.later };
-            if set.insert(&after, ROOT) {
+            if set.insert(after, ROOT) {
                 let tail = chain(&mut self.log);
                 set.set_last_tail(tail);
             }
         }
         self.gained = gained;
-        Ok(())
     }
 
     /// Could an operation that depends on the state go next? (Perhaps one that is done already: this only saves work.)
@@ -917,18 +937,21 @@ impl<'a, M: Model> Search<'a, M> {
 
     /// Given equal states, can the first do whatever the second can?
     fn dominates(&self, a: &[u64], b: &[u64]) -> bool {
-        for w in 0..self.set_words {
-            let (a_done, b_done) = (self.done(a)[w], self.done(b)[w]);
-            let (a_free, b_free) = (self.absorbable(a)[w], self.absorbable(b)[w]);
-            let observing = self.observing[w];
-            let differs = (a_done ^ b_done) & !(a_free & !self.awaited[w]) & !observing;
-            let unseen = b_done & !a_done & observing;
-            if (b_free & !a_free) | differs | unseen != 0 {
-                return false;
-            }
+        let words = self.set_words;
+        let ((a_done, a_rest), (b_done, b_rest)) = (a[1..].split_at(words), b[1..].split_at(words));
+        let ((a_free, a_counts), (b_free, b_counts)) = (a_rest.split_at(words), b_rest.split_at(words));
+        // A guard bit that is lent to a lane and comes back shows that nothing had to be borrowed.
+        let counts = a_counts.iter().zip(b_counts).zip(&self.guards);
+        if counts.into_iter().any(|((a, b), guards)| ((b | guards) - a) & guards != *guards) {
+            return false;
         }
-        let counts = 1 + 2 * self.set_words;
-        a[counts..] == b[counts..] || self.crashed.iter().all(|c| c.lane.get(a) <= c.lane.get(b))
+        let sets =
+            a_done.iter().zip(b_done).zip(a_free.iter().zip(b_free)).zip(self.observing.iter().zip(&self.awaited));
+        sets.into_iter().all(|(((a_done, b_done), (a_free, b_free)), (observing, awaited))| {
+            let differs = (a_done ^ b_done) & !(a_free & !awaited) & !observing;
+            let unseen = b_done & !a_done & observing;
+            (b_free & !a_free) | differs | unseen == 0
+        })
     }
 
     /// Forgets orders and states that no configuration of the frontier leads back to.

@@ -232,6 +232,11 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
+/// How many times as many random histories to try as usual.
+pub(crate) fn more() -> u64 {
+    std::env::var("ELENCH_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1)
+}
+
 /// Calls with every way in which `n` operations can overlap, some of them never returning.
 pub(crate) fn every_overlap(n: usize, mut visit: impl FnMut(&[(u64, Option<u64>)])) {
     fn go(
@@ -306,16 +311,16 @@ fn the_search_agrees_with_brute_force_on_every_history_of_four_operations_over_t
 fn the_search_agrees_with_brute_force_on_random_histories() {
     let mut random = Random(seed());
     let mut valid = 0;
-    const RUNS: u64 = 100_000;
-    for run in 0..RUNS {
+    let runs = 100_000 * more();
+    for run in 0..runs {
         let shape = random_shape(&mut random, if run % 4 == 0 { 14 } else { 7 });
         let ops = simulate(&mut random, shape);
         let expected = brute_force(&Register::default(), &ops);
         assert_eq!(decide_and_verify(&Register::default(), &ops), expected, "{shape:?} {ops:?}");
         valid += u64::from(expected);
     }
-    println!("{valid} of {RUNS} linearizable");
-    assert!(valid > RUNS / 5 && valid < RUNS * 9 / 10);
+    println!("{valid} of {runs} linearizable");
+    assert!(valid > runs / 5 && valid < runs * 9 / 10);
 }
 
 /// Processes that do one thing after another by a clock so coarse that many things happen at once.
@@ -341,24 +346,24 @@ fn touching_history(random: &mut Random) -> Vec<Op> {
 fn the_order_of_a_process_holds_where_times_do_not_tell_it() {
     let mut random = Random(seed());
     let (mut valid, mut told) = (0, 0);
-    const RUNS: u32 = 100_000;
-    for _ in 0..RUNS {
+    let runs = 100_000 * more();
+    for _ in 0..runs {
         let mut ops = touching_history(&mut random);
         let expected = brute_force(&Register::default(), &ops);
         assert_eq!(decide_and_verify(&Register::default(), &ops), expected, "{ops:?}");
         assert_eq!(decide_and_verify(&Plain(Register::default()), &ops), expected, "{ops:?}");
         ops.iter_mut().for_each(|op| op.process = None);
-        told += u32::from(!expected && brute_force(&Register::default(), &ops));
-        valid += u32::from(expected);
+        told += u64::from(!expected && brute_force(&Register::default(), &ops));
+        valid += u64::from(expected);
     }
-    println!("{valid} of {RUNS} linearizable, {told} of the others but for the order of a process");
-    assert!(valid > RUNS / 20 && valid < RUNS / 2 && told > RUNS / 100);
+    println!("{valid} of {runs} linearizable, {told} of the others but for the order of a process");
+    assert!(valid > runs / 20 && valid < runs / 2 && told > runs / 100);
 }
 
 #[test]
 fn a_model_that_promises_nothing_gets_the_same_answers() {
     let mut random = Random(seed());
-    for _ in 0..20_000 {
+    for _ in 0..20_000 * more() {
         let shape = random_shape(&mut random, 10);
         let ops = simulate(&mut random, shape);
         let expected = brute_force(&Register::default(), &ops);

@@ -444,7 +444,7 @@ impl Maxima {
 mod tests {
     use std::collections::HashSet;
 
-    use super::super::super::tests::{Random, brute_force, decide_every_way, every_overlap, history, seed};
+    use super::super::super::tests::{Random, brute_force, decide_every_way, every_overlap, history, more, seed};
     use super::super::prefix;
     use super::*;
     use crate::linear::{Evidence, Problem, check};
@@ -453,11 +453,6 @@ mod tests {
     use RegisterOp::{Cas, Read, Write};
 
     type Op = Operation<RegisterOp>;
-
-    /// How many times as many random histories to try as usual.
-    fn more() -> u64 {
-        std::env::var("ELENCH_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1)
-    }
 
     fn monitored(ops: &[Op]) -> Monitored {
         monitor(Value::NIL, ops, &Budget::unlimited())
