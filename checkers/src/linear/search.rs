@@ -235,7 +235,7 @@ struct Mutator {
     class: u32,
     slot: Slot,
     overwrites: bool,
-    ret: u64,
+    ret: u32,
     /// The open operation of the same process that comes before it.
     after: Option<Slot>,
     /// Open operations equal to it that return earlier and so go first.
@@ -326,16 +326,18 @@ struct Goal {
 type ByState = HashMap<u32, Vec<u32>, FixedState>;
 
 const NO_CLASS: u32 = u32::MAX;
+/// The event at which an operation returns that never does.
+const NEVER: u32 = u32::MAX;
 
 struct Search<'a, M: Model> {
     model: M,
     ops: &'a [Operation<M::Op>],
     budget: &'a Budget,
     reservation: Reservation,
-    /// Operation and whether it returns, by time.
-    events: Vec<(u32, bool)>,
-    /// The time at which an operation returns; `u64::MAX` if it never does.
-    ret: Vec<u64>,
+    /// Those that return, by time.
+    returns: Vec<u32>,
+    /// The number of the event at which an operation returns.
+    ret: Vec<u32>,
     /// The operation of the same process, not yet returned when this one is invoked, that comes before it; mostly none.
     before: HashMap<u32, u32, FixedState>,
     /// The operations that others come after in this way.
@@ -393,19 +395,19 @@ struct Search<'a, M: Model> {
 impl<'a, M: Model> Search<'a, M> {
     fn new(model: &M, ops: &'a [Operation<M::Op>], budget: &'a Budget, keep_order: bool, beam: usize) -> Self {
         let mut model = model.clone();
-        let events = events(ops);
-        let mut ret = vec![u64::MAX; ops.len()];
+        let returns = returns(ops);
+        let mut ret = vec![NEVER; ops.len()];
         let (mut open, mut most_open) = (0usize, 0);
-        for (time, &(op, returns)) in events.iter().enumerate() {
+        for (time, (op, returns)) in (0..).zip(Events::new(ops, &returns)) {
             if returns {
-                ret[op as usize] = time as u64;
+                ret[op as usize] = time;
                 open -= 1;
             } else if ops[op as usize].ret.is_some() {
                 open += 1;
                 most_open = most_open.max(open);
             }
         }
-        model.foresee(&ops.iter().zip(&ret).map(|(op, &ret)| (&op.op, ret)).collect::<Vec<_>>());
+        model.foresee(&ops.iter().zip(&ret).map(|(op, &ret)| (&op.op, time_of(ret))).collect::<Vec<_>>());
         let before = touching(ops);
         let awaited_ops: HashSet<u32, FixedState> = before.values().copied().collect();
         let unlike_all = |op: u32| before.contains_key(&op) || awaited_ops.contains(&op);
@@ -416,7 +418,7 @@ impl<'a, M: Model> Search<'a, M> {
             ops,
             budget,
             reservation: budget.reserve(),
-            events,
+            returns,
             ret,
             awaited_ops,
             before,
@@ -474,8 +476,8 @@ impl<'a, M: Model> Search<'a, M> {
             self.front.insert(&initial, ROOT);
         }
         let mut returns_seen = 0u32;
-        for time in 0..self.events.len() {
-            let (op, returns) = self.events[time];
+        let (ops, returns) = (self.ops, std::mem::take(&mut self.returns));
+        for (time, (op, returns)) in Events::new(ops, &returns).enumerate() {
             self.tick()?;
             if !returns {
                 self.on_invocation(op, time as u64);
@@ -514,7 +516,7 @@ impl<'a, M: Model> Search<'a, M> {
     }
 
     fn account(&mut self) {
-        let fixed = self.ops.len() * (size_of::<(u32, bool)>() * 2 + 8 + 4);
+        let fixed = self.ops.len() * 3 * size_of::<u32>();
         let sets =
             [&self.front, &self.next, &self.work, &self.later, &self.expanded].map(Frontier::bytes).iter().sum::<u64>();
         let log = self.log.as_ref().map_or(0, Log::bytes);
@@ -522,7 +524,7 @@ impl<'a, M: Model> Search<'a, M> {
     }
 
     fn on_invocation(&mut self, op: u32, now: u64) {
-        let returns = self.ret[op as usize] != u64::MAX;
+        let returns = self.ret[op as usize] != NEVER;
         let observes = self.class[op as usize] == NO_CLASS;
         match (returns, observes) {
             (true, true) => self.open_observer(op),
@@ -1033,15 +1035,48 @@ fn append(log: &mut Option<Log>, entry: Entry, before: u32) -> u32 {
     }
 }
 
-/// Invocations and returns by time; what happens at the same time counts as concurrent, so invocations come first.
-fn events<O>(ops: &[Operation<O>]) -> Vec<(u32, bool)> {
-    let mut events: Vec<(u64, bool, u32)> = Vec::with_capacity(2 * ops.len());
-    for (i, op) in ops.iter().enumerate() {
-        events.push((op.call, false, i as u32));
-        events.extend(op.ret.map(|ret| (ret, true, i as u32)));
+/// The operations that return, by time.
+fn returns<O>(ops: &[Operation<O>]) -> Vec<u32> {
+    let mut returns: Vec<u32> = (0..).zip(ops).filter(|(_, op)| op.ret.is_some()).map(|(i, _)| i).collect();
+    returns.sort_unstable_by_key(|&i| (ops[i as usize].ret, i));
+    returns
+}
+
+/// Invocations and returns by time: an operation, and whether it returns. What happens at the same time counts as concurrent, so
+/// invocations come first.
+struct Events<'a, O> {
+    ops: &'a [Operation<O>],
+    returns: &'a [u32],
+    invoked: u32,
+}
+
+impl<'a, O> Events<'a, O> {
+    fn new(ops: &'a [Operation<O>], returns: &'a [u32]) -> Self {
+        Events { ops, returns, invoked: 0 }
     }
-    events.sort_unstable();
-    events.into_iter().map(|(_, returns, op)| (op, returns)).collect()
+}
+
+impl<O> Iterator for Events<'_, O> {
+    type Item = (u32, bool);
+
+    fn next(&mut self) -> Option<(u32, bool)> {
+        let first_return = self.returns.first().and_then(|&op| self.ops[op as usize].ret);
+        let op = self.invoked;
+        if let Some(next) = self.ops.get(op as usize)
+            && first_return.is_none_or(|ret| next.call <= ret)
+        {
+            self.invoked += 1;
+            return Some((op, false));
+        }
+        let (&op, rest) = self.returns.split_first()?;
+        self.returns = rest;
+        Some((op, true))
+    }
+}
+
+/// The time of an event, for the model.
+fn time_of(event: u32) -> u64 {
+    if event == NEVER { u64::MAX } else { u64::from(event) }
 }
 
 /// For each operation that is invoked when the one before it of the same process has not yet returned, that one.

@@ -618,7 +618,7 @@ mod tests {
             clients[client] = match clients[client] {
                 None if ops.len() == shape.ops => None,
                 None => {
-                    let late = |random: &mut Random| Value((written as i64 - random.below(4) as i64).max(0));
+                    let late = |random: &mut Random| Value((written - random.below(4) as i64).max(0));
                     let op = if random.chance(shape.cas) {
                         let old = if random.chance(shape.lies) { late(random) } else { state };
                         written += 1;
@@ -685,7 +685,7 @@ mod tests {
         let later: Vec<&Op> = ops.iter().filter(writes).collect();
         let later = later.get(random.below(later.len().max(1) as u64) as usize)?;
         let before = |op: &&Op| op.op.leaves().is_some() && op.ret.is_some_and(|ret| ret < later.call);
-        let old = ops.iter().filter(before).last()?.op.leaves()?;
+        let old = ops.iter().rfind(before)?.op.leaves()?;
         ops[i].op = match ops[i].op {
             Read(Some(_)) => Read(Some(old)),
             Cas(_, new) => Cas(old, new),
