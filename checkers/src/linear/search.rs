@@ -34,15 +34,17 @@
 //! crashed operations. Reaching the end, it has an order, which is proof whatever was dropped. Dying, it has proved nothing if
 //! it dropped anything, and a wider attempt follows, up to one that drops nothing.
 //!
-//! **From anywhere.** But perhaps nothing that was dropped matters. What was invoked after some time is searched alone, from every state
-//! that it can tell from others ([`Model::any_state`]), with all that was open at that time free to happen later or never. An order of
-//! the whole would give one of this. If there is none up to the return at which the attempt died, then, since the attempt got as far as that,
-//! the whole has none from there on, and the past need not be enumerated. Tried for windows of ever more returns, each first as
-//! though every crashed operation could happen any number of times, which leaves nothing to count.
+//! **From anywhere.** But perhaps nothing that was dropped matters. What was invoked after some time is searched alone, from
+//! every state that it can tell from others ([`Model::any_state`]), with all that was open at that time free to happen later
+//! or never. An order of the whole would give one of this. If there is none up to the return at which the attempt died,
+//! then, since the attempt got as far as that, the whole has none from there on, and the past need not be enumerated. Tried
+//! for windows of ever more returns, each first as though every crashed operation could happen any number of times, which
+//! leaves nothing to count.
 //!
 //! **Cost.** Deciding is NP-complete; the frontier is exponential in the number of operations open at once at worst.
 //! For a register, few configurations survive: with unique values about one for each value that can still be read. Time is events ×
-//! frontier × open operations; memory the frontier, and eight bytes an operation for the order (see [`log`](super::log)).
+//! frontier × open operations; memory the frontier, twelve bytes an operation, and eight more for the order (see
+//! [`log`](super::log)).
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
@@ -182,8 +184,8 @@ fn refuted<M: Model>(model: &M, ops: &[Operation<M::Op>], budget: &Budget, last:
     false
 }
 
-/// What is known of a history at `end` but for what had returned before `start`; what was open then may have happened before, or happen
-/// at any time since. With the places of these operations.
+/// What is known of a history at `end` but for what had returned before `start`; what was open then may have happened
+/// before, or happen at any time since. With the places of these operations.
 fn since<O: Clone>(ops: &[Operation<O>], start: u64, end: u64) -> (Vec<u32>, Vec<Operation<O>>) {
     let known = (0..).zip(&ops[..ops.partition_point(|op| op.call <= end)]);
     let since = known.filter(|(_, op)| op.ret.is_none_or(|ret| ret >= start));
