@@ -40,7 +40,15 @@ const fn with_cas(row: Row) -> Row {
     Row { cas_per_mille: 300, ..row }
 }
 
-const ROWS: [Row; 22] = [
+const fn all_cas(row: Row) -> Row {
+    Row { cas_per_mille: 1000, ..row }
+}
+
+const fn bad(row: Row) -> Row {
+    Row { stale: true, ..row }
+}
+
+const ROWS: [Row; 28] = [
     unique("100c x 1M unique, 1% info, ok", 100, 1_000_000, 10, false),
     unique("100c x 1M unique, 1% info, bad", 100, 1_000_000, 10, true),
     with_cas(unique("100c x 1M unique, cas, 1% info, ok", 100, 1_000_000, 10, false)),
@@ -62,6 +70,12 @@ const ROWS: [Row; 22] = [
     five_values("20c x 3k five values, 1% info, cas", 20, 3_000, 300),
     five_values("10c x 10k five values, 1% info", 10, 10_000, 0),
     five_values("10c x 10k five values, 1% info, cas", 10, 10_000, 300),
+    all_cas(unique("100c x 1M unique, cas only, 1% info, ok", 100, 1_000_000, 10, false)),
+    all_cas(unique("100c x 1M unique, cas only, 1% info, bad", 100, 1_000_000, 10, true)),
+    bad(five_values("20c x 3k five values, 1% info, bad", 20, 3_000, 0)),
+    bad(five_values("20c x 3k five values, 1% info, cas, bad", 20, 3_000, 300)),
+    bad(five_values("5c x 10k five values, 1% info, bad", 5, 10_000, 0)),
+    bad(five_values("10c x 10k five values, 1% info, cas, bad", 10, 10_000, 300)),
     five_values("10c x 100k five values, 1% info, cas", 10, 100_000, 300),
 ];
 
@@ -119,6 +133,9 @@ impl Random {
     }
 }
 
+/// What a compare-and-set finds, before it has.
+const UNKNOWN: Value = Value(-1);
+
 #[derive(Clone, Copy)]
 enum Client {
     Idle,
@@ -146,7 +163,11 @@ fn generate(row: &Row, seed: u64) -> Vec<Operation<RegisterOp>> {
                     }
                 };
                 let op = match random.below(1000) {
-                    n if n < row.cas_per_mille => RegisterOp::Cas(value(&mut random), value(&mut random)),
+                    // With unique values it finds what is there, whatever that is.
+                    n if n < row.cas_per_mille => match row.values {
+                        Some(_) => RegisterOp::Cas(value(&mut random), value(&mut random)),
+                        None => RegisterOp::Cas(UNKNOWN, value(&mut random)),
+                    },
                     n if n % 2 == 0 => RegisterOp::Write(value(&mut random)),
                     _ => RegisterOp::Read(None),
                 };
@@ -175,18 +196,28 @@ fn generate(row: &Row, seed: u64) -> Vec<Operation<RegisterOp>> {
             }
         };
     }
-    if row.stale {
-        let from = ops.len() * 19 / 20;
-        let old = ops.iter().take(from / 2).rev().find_map(|op| match op.op {
-            RegisterOp::Read(Some(value)) => Some(value),
-            _ => None,
-        });
-        if let Some(op) = ops[from..].iter_mut().find(|op| matches!(op.op, RegisterOp::Read(Some(_)))) {
-            op.op = RegisterOp::Read(old);
-        }
-    }
     let mut failed = failed.into_iter();
     ops.retain(|_| failed.next() != Some(true));
+    if row.stale {
+        let from = ops.len() * 19 / 20;
+        let seen = |op: &RegisterOp| match *op {
+            RegisterOp::Read(value) => value,
+            RegisterOp::Cas(old, _) => Some(old).filter(|old| *old != UNKNOWN),
+            _ => None,
+        };
+        let old = match row.values {
+            // Any of them may have been written again: one that never was.
+            Some(values) => Some(Value(values as i64)),
+            None => ops.iter().take(from / 2).rev().find_map(|op| seen(&op.op)),
+        };
+        let liar = ops[from..].iter_mut().find(|op| op.ret.is_some() && seen(&op.op).is_some());
+        if let Some((op, old)) = liar.zip(old) {
+            op.op = match op.op {
+                RegisterOp::Cas(_, new) => RegisterOp::Cas(old, new),
+                _ => RegisterOp::Read(Some(old)),
+            };
+        }
+    }
     ops
 }
 
@@ -194,7 +225,7 @@ fn apply(state: &mut Value, op: &mut RegisterOp) -> bool {
     match op {
         RegisterOp::Read(seen) => *seen = Some(*state),
         RegisterOp::Write(value) => *state = *value,
-        RegisterOp::Cas(old, new) if old == state => *state = *new,
+        RegisterOp::Cas(old, new) if old == state || *old == UNKNOWN => (*old, *state) = (*state, *new),
         RegisterOp::Cas(..) | RegisterOp::CasMismatch(_) => return false,
     }
     true

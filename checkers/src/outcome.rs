@@ -169,7 +169,8 @@ pub struct Stuck {
     pub key: Option<KeyId>,
     /// Everything before this operation's completion has a legal order; nothing up to and with it has.
     pub op: OpId,
-    /// Different ways that were left just before (after those were dropped that others cover). Where a monitor found the
+    /// Different ways that were left just before (after those were dropped that others cover), or how many at least where the
+    /// past was too wide to go all of them. Where a monitor found the
     /// conflict, these are ways of its core alone.
     pub survivors: u64,
     /// A handful of them.

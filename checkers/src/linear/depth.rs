@@ -18,7 +18,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
 use super::Operation;
-use super::search::{Found, Sample, StuckAt, events};
+use super::search::{Events, Found, Sample, StuckAt, returns};
 use crate::budget::{Budget, Spent};
 use crate::model::Model;
 
@@ -123,7 +123,8 @@ impl<'a, M: Model> Search<'a, M> {
     fn link(&mut self) {
         let mut class_of: HashMap<&M::Op, usize, FixedState> = HashMap::default();
         let mut ret = vec![u64::MAX; self.ops.len()];
-        for (time, (op, returns)) in (0..).zip(events(self.ops)) {
+        let by_return = returns(self.ops);
+        for (time, (op, returns)) in (0..).zip(Events::new(self.ops, &by_return)) {
             let operation = &self.ops[op as usize];
             let node = self.events.len() as u32 + 1;
             if operation.ret.is_none() {

@@ -34,9 +34,17 @@
 //! crashed operations. Reaching the end, it has an order, which is proof whatever was dropped. Dying, it has proved nothing if
 //! it dropped anything, and a wider attempt follows, up to one that drops nothing.
 //!
+//! **From anywhere.** But perhaps nothing that was dropped matters. What was invoked after some time is searched alone, from
+//! every state that it can tell from others ([`Model::any_state`]), with all that was open at that time free to happen later
+//! or never. An order of the whole would give one of this. If there is none up to the return at which the attempt died,
+//! then, since the attempt got as far as that, the whole has none from there on, and the past need not be enumerated. Tried
+//! for windows of ever more returns, each first as though every crashed operation could happen any number of times, which
+//! leaves nothing to count.
+//!
 //! **Cost.** Deciding is NP-complete; the frontier is exponential in the number of operations open at once at worst.
 //! For a register, few configurations survive: with unique values about one for each value that can still be read. Time is events ×
-//! frontier × open operations; memory the frontier, and eight bytes an operation for the order (see [`log`](super::log)).
+//! frontier × open operations; memory the frontier, twelve bytes an operation, and eight more for the order (see
+//! [`log`](super::log)).
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
@@ -103,6 +111,8 @@ const DOMINATORS: usize = 1024;
 /// Configurations kept in the first attempt, and by how much more in each that follows.
 pub(super) const FIRST_BEAM: usize = 32;
 const WIDER: usize = 8;
+/// Returns to look back over at first when asking whether the past matters.
+const FIRST_WINDOW: usize = 4;
 /// Expansions at one return, in beams, after which anything found is enough.
 const EXPANDED: usize = 2;
 /// Flag beside the state: the last effect served nothing yet, so no overwriting one may follow at once.
@@ -132,8 +142,17 @@ pub(super) fn search_from<M: Model>(
     loop {
         let mut search = Search::new(model, ops, budget, keep_order, beam);
         let found = search.run();
-        if !(search.narrowed && matches!(found, Found::Stuck(_))) {
-            return Ok(found);
+        let narrowed = search.narrowed;
+        drop(search);
+        match found {
+            Found::Stuck(mut stuck) if narrowed => {
+                if refuted(model, ops, budget, stuck.op, beam.saturating_mul(WIDER)) {
+                    // Others were dropped.
+                    stuck.survivors += 1;
+                    return Ok(Found::Stuck(stuck));
+                }
+            }
+            found => return Ok(found),
         }
         beam = beam.saturating_mul(WIDER);
     }
@@ -173,17 +192,49 @@ pub(super) fn follow<M: Model>(
     budget: &Budget,
 ) -> Followed<M::State> {
     let mut search = Search::new(model, ops, budget, false, usize::MAX);
-    let end = search.events.partition_point(|&(op, returns)| {
-        let op = &ops[op as usize];
-        (if returns { op.ret.unwrap_or(u64::MAX) } else { op.call }) < until
-    });
-    search.events.truncate(end);
+    search.until = until;
     search.resume = (!from.is_empty()).then_some((open, from));
     match search.walk(&mut None) {
         Err(spent) => Followed::GaveUp(spent),
         Ok(Some(op)) => Followed::Stuck(search.stuck_at(op)),
         Ok(None) => Followed::Reached(search.carry()),
     }
+}
+
+/// Has what came shortly before the return of `last` no order from any state whatsoever? Then there is none from the initial
+/// one either. Keeps so many configurations at most.
+fn refuted<M: Model>(model: &M, ops: &[Operation<M::Op>], budget: &Budget, last: u32, beam: usize) -> bool {
+    let Operation { call, ret: Some(end), .. } = ops[last as usize] else { return false };
+    let mut returns: Vec<u64> = ops.iter().filter_map(|op| op.ret).filter(|&ret| ret < call).collect();
+    returns.sort_unstable_by_key(|&ret| std::cmp::Reverse(ret));
+    let mut window = FIRST_WINDOW;
+    let mut supplies: &[Supply] = &[Supply::Endless, Supply::Counted];
+    while let Some(&start) = returns.get(window) {
+        let (places, since) = since(ops, start, end);
+        let Some(states) = model.any_state(&since.iter().map(|op| &op.op).collect::<Vec<_>>()) else { return false };
+        for &supply in supplies {
+            let mut search = Search::new(model, &since, budget, false, beam);
+            (search.starts, search.supply) = (states.clone(), supply);
+            match search.run() {
+                Found::Stuck(stuck) if !search.narrowed => return places[stuck.op as usize] == last,
+                Found::Order(_) => {}
+                // What is too wide is so over a longer window.
+                Found::Stuck(_) if supply == Supply::Counted => supplies = &[Supply::Endless],
+                Found::Stuck(_) | Found::GaveUp { .. } => return false,
+            }
+        }
+        window = window.saturating_mul(WIDER);
+    }
+    false
+}
+
+/// What is known of a history at `end` but for what had returned before `start`; what was open then may have happened
+/// before, or happen at any time since. With the places of these operations.
+fn since<O: Clone>(ops: &[Operation<O>], start: u64, end: u64) -> (Vec<u32>, Vec<Operation<O>>) {
+    let known = (0..).zip(&ops[..ops.partition_point(|op| op.call <= end)]);
+    let since = known.filter(|(_, op)| op.ret.is_none_or(|ret| ret >= start));
+    let returned = |op: &Operation<O>| op.ret.filter(|&ret| op.call >= start && ret <= end);
+    since.map(|(i, op)| (i, Operation { ret: returned(op), ..op.clone() })).unzip()
 }
 
 /// More operations on one key than the search can number.
@@ -230,7 +281,7 @@ struct Mutator {
     class: u32,
     slot: Slot,
     overwrites: bool,
-    ret: u64,
+    ret: u32,
     /// The open operation of the same process that comes before it.
     after: Option<Slot>,
     /// Open operations equal to it that return earlier and so go first.
@@ -252,6 +303,8 @@ struct Crashed {
     members: Vec<u32>,
     /// Where configurations count how many of them they have used.
     lane: Lane,
+    /// Can nothing come of them at the return at hand?
+    spent: bool,
     /// The open operation of the same process that comes before; then there is only one member.
     after: Option<Slot>,
     /// Open operations equal to them, which go first.
@@ -284,7 +337,7 @@ impl Slot {
     }
 }
 
-/// Some bits of a word of a configuration.
+/// Some bits of a word of a configuration. The highest of them is never set, so that all counts of a word can be compared at once.
 #[derive(Clone, Copy)]
 struct Lane {
     word: usize,
@@ -296,6 +349,15 @@ impl Lane {
     fn get(self, config: &[u64]) -> u64 {
         config[self.word] >> self.shift & ((1 << self.bits) - 1)
     }
+}
+
+/// How often crashed operations can happen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Supply {
+    /// Once each.
+    Counted,
+    /// Any number of times: allows more than there is.
+    Endless,
 }
 
 /// The operation that returns.
@@ -310,16 +372,18 @@ struct Goal {
 type ByState = HashMap<u32, Vec<u32>, FixedState>;
 
 const NO_CLASS: u32 = u32::MAX;
+/// The event at which an operation returns that never does.
+const NEVER: u32 = u32::MAX;
 
 struct Search<'a, M: Model> {
     model: M,
     ops: &'a [Operation<M::Op>],
     budget: &'a Budget,
     reservation: Reservation,
-    /// Operation and whether it returns, by time.
-    events: Vec<(u32, bool)>,
-    /// The time at which an operation returns; `u64::MAX` if it never does.
-    ret: Vec<u64>,
+    /// Those that return, by time.
+    returns: Vec<u32>,
+    /// The number of the event at which an operation returns.
+    ret: Vec<u32>,
     /// The operation of the same process, not yet returned when this one is invoked, that comes before it; mostly none.
     before: HashMap<u32, u32, FixedState>,
     /// The operations that others come after in this way.
@@ -343,12 +407,17 @@ struct Search<'a, M: Model> {
     width: usize,
     /// Bits taken in the last word of counts.
     last_word_bits: u32,
+    /// The highest bit of each lane, by word of counts.
+    guards: Vec<u64>,
     overwriting: Vec<u64>,
     observing: Vec<u64>,
     /// Those that another of their process waits for, or will.
     awaited: Vec<u64>,
 
     states: States<M::State>,
+    /// Where it may begin.
+    starts: Vec<M::State>,
+    supply: Supply,
     log: Option<Log>,
     /// What the past allows. Changed in place at invocations, so never inserted into.
     front: Frontier,
@@ -361,6 +430,7 @@ struct Search<'a, M: Model> {
     expanded: Frontier,
     expanded_of: ByState,
     scratch: Vec<u64>,
+    after: Vec<u64>,
     gained: Vec<u32>,
     ticks: u32,
     /// Configurations to keep at most, and whether more were dropped: then death proves nothing.
@@ -368,24 +438,26 @@ struct Search<'a, M: Model> {
     narrowed: bool,
     /// What the frontier is once so many operations are open.
     resume: Option<(usize, &'a [Carried<M::State>])>,
+    /// The time at which to stop.
+    until: u64,
 }
 
 impl<'a, M: Model> Search<'a, M> {
     fn new(model: &M, ops: &'a [Operation<M::Op>], budget: &'a Budget, keep_order: bool, beam: usize) -> Self {
         let mut model = model.clone();
-        let events = events(ops);
-        let mut ret = vec![u64::MAX; ops.len()];
+        let returns = returns(ops);
+        let mut ret = vec![NEVER; ops.len()];
         let (mut open, mut most_open) = (0usize, 0);
-        for (time, &(op, returns)) in events.iter().enumerate() {
+        for (time, (op, returns)) in (0..).zip(Events::new(ops, &returns)) {
             if returns {
-                ret[op as usize] = time as u64;
+                ret[op as usize] = time;
                 open -= 1;
             } else if ops[op as usize].ret.is_some() {
                 open += 1;
                 most_open = most_open.max(open);
             }
         }
-        model.foresee(&ops.iter().zip(&ret).map(|(op, &ret)| (&op.op, ret)).collect::<Vec<_>>());
+        model.foresee(&ops.iter().zip(&ret).map(|(op, &ret)| (&op.op, time_of(ret))).collect::<Vec<_>>());
         let before = touching(ops);
         let awaited_ops: HashSet<u32, FixedState> = before.values().copied().collect();
         let unlike_all = |op: u32| before.contains_key(&op) || awaited_ops.contains(&op);
@@ -396,7 +468,7 @@ impl<'a, M: Model> Search<'a, M> {
             ops,
             budget,
             reservation: budget.reserve(),
-            events,
+            returns,
             ret,
             awaited_ops,
             before,
@@ -412,10 +484,13 @@ impl<'a, M: Model> Search<'a, M> {
             set_words,
             width,
             last_word_bits: 64,
+            guards: Vec::new(),
             overwriting: vec![0; set_words],
             observing: vec![0; set_words],
             awaited: vec![0; set_words],
             states: States::new(),
+            starts: vec![model.init()],
+            supply: Supply::Counted,
             log: keep_order.then(Log::default),
             front: Frontier::new(width),
             next: Frontier::new(width),
@@ -425,11 +500,13 @@ impl<'a, M: Model> Search<'a, M> {
             expanded: Frontier::new(width),
             expanded_of: ByState::default(),
             scratch: vec![0; width],
+            after: Vec::new(),
             gained: Vec::new(),
             ticks: 0,
             beam,
             narrowed: false,
             resume: None,
+            until: u64::MAX,
             model,
         }
     }
@@ -445,15 +522,21 @@ impl<'a, M: Model> Search<'a, M> {
 
     /// Goes through the events; gives the operation whose return nothing survives.
     fn walk(&mut self, reached: &mut Option<u32>) -> Result<Option<u32>, Spent> {
-        let mut initial = vec![0; self.width];
-        initial[0] = u64::from(self.states.id(self.model.init()));
-        self.front.insert(&initial, ROOT);
+        for state in std::mem::take(&mut self.starts) {
+            let mut initial = vec![0; self.width];
+            initial[0] = u64::from(self.states.id(state));
+            self.front.insert(&initial, ROOT);
+        }
         let mut returns_seen = 0u32;
-        for time in 0..self.events.len() {
+        let (ops, returns) = (self.ops, std::mem::take(&mut self.returns));
+        for (time, (op, returns)) in Events::new(ops, &returns).enumerate() {
             if self.resume.is_some_and(|(open, _)| open == time) {
                 self.resume_front();
             }
-            let (op, returns) = self.events[time];
+            let Operation { call, ret, .. } = ops[op as usize];
+            if (if returns { ret.unwrap_or(u64::MAX) } else { call }) >= self.until {
+                break;
+            }
             self.tick()?;
             if !returns {
                 self.on_invocation(op, time as u64);
@@ -536,7 +619,7 @@ impl<'a, M: Model> Search<'a, M> {
     }
 
     fn account(&mut self) {
-        let fixed = self.ops.len() * (size_of::<(u32, bool)>() * 2 + 8 + 4);
+        let fixed = self.ops.len() * 3 * size_of::<u32>();
         let sets =
             [&self.front, &self.next, &self.work, &self.later, &self.expanded].map(Frontier::bytes).iter().sum::<u64>();
         let log = self.log.as_ref().map_or(0, Log::bytes);
@@ -544,7 +627,7 @@ impl<'a, M: Model> Search<'a, M> {
     }
 
     fn on_invocation(&mut self, op: u32, now: u64) {
-        let returns = self.ret[op as usize] != u64::MAX;
+        let returns = self.ret[op as usize] != NEVER;
         let observes = self.class[op as usize] == NO_CLASS;
         match (returns, observes) {
             (true, true) => self.open_observer(op),
@@ -613,11 +696,11 @@ impl<'a, M: Model> Search<'a, M> {
             return;
         }
         let overwrites = self.model.overwrites(model_op);
-        let lane = self.take_lane(32 - self.crashes[class as usize].leading_zeros());
+        let lane = self.take_lane(33 - self.crashes[class as usize].leading_zeros());
         let elders = self.mutators.iter().filter(|m| m.class == class).map(|m| m.slot).collect();
         self.crashed_of[class as usize] = self.crashed.len() as u32;
         let after = self.waits_for(op);
-        self.crashed.push(Crashed { class, overwrites, members: vec![op], lane, after, elders });
+        self.crashed.push(Crashed { class, overwrites, members: vec![op], lane, spent: false, after, elders });
     }
 
     fn take_lane(&mut self, bits: u32) -> Lane {
@@ -629,6 +712,7 @@ impl<'a, M: Model> Search<'a, M> {
         }
         let lane = Lane { word: self.width - 1, shift: self.last_word_bits, bits };
         self.last_word_bits += bits;
+        *self.guards.last_mut().expect("each word of counts has guards") |= 1 << (self.last_word_bits - 1);
         lane
     }
 
@@ -636,6 +720,7 @@ impl<'a, M: Model> Search<'a, M> {
     fn widen(&mut self) {
         self.width += 1;
         self.last_word_bits = 0;
+        self.guards.push(0);
         self.rebuild(|config| config.push(0));
     }
 
@@ -689,6 +774,9 @@ impl<'a, M: Model> Search<'a, M> {
         }
         self.next_of.clear();
         self.expanded_of.clear();
+        for crashed in &mut self.crashed {
+            crashed.spent = self.model.spent(&self.ops[crashed.members[0] as usize].op, now - 1);
+        }
         let mut config = vec![0; self.width];
         for i in 0..self.front.len() {
             config.copy_from_slice(self.front.get(i));
@@ -803,14 +891,14 @@ impl<'a, M: Model> Search<'a, M> {
             self.take(config, tail, goal, Taken { op, overwrites, from: From::Open(slot) })?;
         }
         for i in 0..self.crashed.len() {
-            let Crashed { overwrites, ref members, lane, after, ref elders, .. } = self.crashed[i];
-            if idle && overwrites {
+            let Crashed { overwrites, ref members, lane, spent, after, ref elders, .. } = self.crashed[i];
+            if spent || idle && overwrites {
                 continue;
             }
             let Some(&op) = members.get(lane.get(config) as usize) else { continue };
             let done = self.done(config);
             let waits = !elders.iter().chain(&after).all(|e| e.is_in(done));
-            if waits || self.model.spent(&self.ops[op as usize].op, goal.now - 1) {
+            if waits {
                 continue;
             }
             self.take(config, tail, goal, Taken { op, overwrites, from: From::Crashed(lane) })?;
@@ -827,13 +915,23 @@ impl<'a, M: Model> Search<'a, M> {
         if let Some(simpler) = self.model.settle(&state, goal.now - 1) {
             state = simpler;
         }
-        let mut after = config.to_vec();
+        let mut after = std::mem::take(&mut self.after);
+        after.clear();
+        after.extend_from_slice(config);
+        self.go_on(&mut after, config, tail, goal, taken, state);
+        self.after = after;
+        Ok(())
+    }
+
+    /// Where that leads: a copy of the configuration becomes what it is then.
+    fn go_on(&mut self, after: &mut [u64], config: &[u64], tail: u32, goal: Goal, taken: Taken, state: M::State) {
         let (done, rest) = after[1..].split_at_mut(self.set_words);
         match taken.from {
             From::Open(slot) => {
                 slot.add_to(done);
                 slot.remove_from(rest);
             }
+            From::Crashed(_) if self.supply == Supply::Endless => {}
             From::Crashed(lane) => rest[lane.word - 1 - self.set_words] += 1 << lane.shift,
         }
         if taken.overwrites {
@@ -857,7 +955,7 @@ impl<'a, M: Model> Search<'a, M> {
             && (taken.overwrites || matches!(taken.from, From::Crashed(_)));
         let reached = goal.slot.is_in(done);
         if !reached && idle && !self.something_needs(&state) {
-            return Ok(());
+            return;
         }
         after[0] = u64::from(self.states.id(state));
         let gained = std::mem::take(&mut self.gained);
@@ -866,17 +964,16 @@ impl<'a, M: Model> Search<'a, M> {
             gained.iter().fold(tail, |tail, &op| append(log, Entry::Effect(op), tail))
         };
         if reached {
-            self.survive(&after, goal, chain);
+            self.survive(after, goal, chain);
         } else {
             after[0] |= if idle { IDLE } else { 0 };
             let set = if matches!(taken.from, From::Open(_)) { &mut self.work } else { &mut self.later };
-            if set.insert(&after, ROOT) {
+            if set.insert(after, ROOT) {
                 let tail = chain(&mut self.log);
                 set.set_last_tail(tail);
             }
         }
         self.gained = gained;
-        Ok(())
     }
 
     /// Could an operation that depends on the state go next? (Perhaps one that is done already: this only saves work.)
@@ -945,18 +1042,21 @@ impl<'a, M: Model> Search<'a, M> {
 
     /// Given equal states, can the first do whatever the second can?
     fn dominates(&self, a: &[u64], b: &[u64]) -> bool {
-        for w in 0..self.set_words {
-            let (a_done, b_done) = (self.done(a)[w], self.done(b)[w]);
-            let (a_free, b_free) = (self.absorbable(a)[w], self.absorbable(b)[w]);
-            let observing = self.observing[w];
-            let differs = (a_done ^ b_done) & !(a_free & !self.awaited[w]) & !observing;
-            let unseen = b_done & !a_done & observing;
-            if (b_free & !a_free) | differs | unseen != 0 {
-                return false;
-            }
+        let words = self.set_words;
+        let ((a_done, a_rest), (b_done, b_rest)) = (a[1..].split_at(words), b[1..].split_at(words));
+        let ((a_free, a_counts), (b_free, b_counts)) = (a_rest.split_at(words), b_rest.split_at(words));
+        // A guard bit that is lent to a lane and comes back shows that nothing had to be borrowed.
+        let counts = a_counts.iter().zip(b_counts).zip(&self.guards);
+        if counts.into_iter().any(|((a, b), guards)| ((b | guards) - a) & guards != *guards) {
+            return false;
         }
-        let counts = 1 + 2 * self.set_words;
-        a[counts..] == b[counts..] || self.crashed.iter().all(|c| c.lane.get(a) <= c.lane.get(b))
+        let sets =
+            a_done.iter().zip(b_done).zip(a_free.iter().zip(b_free)).zip(self.observing.iter().zip(&self.awaited));
+        sets.into_iter().all(|(((a_done, b_done), (a_free, b_free)), (observing, awaited))| {
+            let differs = (a_done ^ b_done) & !(a_free & !awaited) & !observing;
+            let unseen = b_done & !a_done & observing;
+            (b_free & !a_free) | differs | unseen == 0
+        })
     }
 
     /// Forgets orders and states that no configuration of the frontier leads back to.
@@ -1038,15 +1138,48 @@ fn append(log: &mut Option<Log>, entry: Entry, before: u32) -> u32 {
     }
 }
 
-/// Invocations and returns by time; what happens at the same time counts as concurrent, so invocations come first.
-pub(super) fn events<O>(ops: &[Operation<O>]) -> Vec<(u32, bool)> {
-    let mut events: Vec<(u64, bool, u32)> = Vec::with_capacity(2 * ops.len());
-    for (i, op) in ops.iter().enumerate() {
-        events.push((op.call, false, i as u32));
-        events.extend(op.ret.map(|ret| (ret, true, i as u32)));
+/// The operations that return, by time.
+pub(super) fn returns<O>(ops: &[Operation<O>]) -> Vec<u32> {
+    let mut returns: Vec<u32> = (0..).zip(ops).filter(|(_, op)| op.ret.is_some()).map(|(i, _)| i).collect();
+    returns.sort_unstable_by_key(|&i| (ops[i as usize].ret, i));
+    returns
+}
+
+/// Invocations and returns by time: an operation, and whether it returns. What happens at the same time counts as concurrent, so
+/// invocations come first.
+pub(super) struct Events<'a, O> {
+    ops: &'a [Operation<O>],
+    returns: &'a [u32],
+    invoked: u32,
+}
+
+impl<'a, O> Events<'a, O> {
+    pub(super) fn new(ops: &'a [Operation<O>], returns: &'a [u32]) -> Self {
+        Events { ops, returns, invoked: 0 }
     }
-    events.sort_unstable();
-    events.into_iter().map(|(_, returns, op)| (op, returns)).collect()
+}
+
+impl<O> Iterator for Events<'_, O> {
+    type Item = (u32, bool);
+
+    fn next(&mut self) -> Option<(u32, bool)> {
+        let first_return = self.returns.first().and_then(|&op| self.ops[op as usize].ret);
+        let op = self.invoked;
+        if let Some(next) = self.ops.get(op as usize)
+            && first_return.is_none_or(|ret| next.call <= ret)
+        {
+            self.invoked += 1;
+            return Some((op, false));
+        }
+        let (&op, rest) = self.returns.split_first()?;
+        self.returns = rest;
+        Some((op, true))
+    }
+}
+
+/// The time of an event, for the model.
+fn time_of(event: u32) -> u64 {
+    if event == NEVER { u64::MAX } else { u64::from(event) }
 }
 
 /// For each operation that is invoked when the one before it of the same process has not yet returned, that one.

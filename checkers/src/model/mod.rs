@@ -130,6 +130,12 @@ pub trait Model: Clone + Send + Sync {
         false
     }
 
+    /// States such that these operations, in any order, can do from one of them whatever they can do from any state; none
+    /// when there are not a few.
+    fn any_state(&self, _ops: &[&Self::Op]) -> Option<Vec<Self::State>> {
+        None
+    }
+
     /// Makes a wish to leave operations out safe: afterwards `left_out` is a set such that whenever all of `ops` have a legal
     /// order, the others have one too. It may grow (what depends on an operation goes with it) or shrink.
     fn leave_out_safely(&self, ops: &[&Self::Op], left_out: &mut [bool]) {

@@ -51,6 +51,11 @@ impl RegisterOp {
         }
     }
 
+    /// The value that it tells from all others.
+    fn tells(&self) -> Option<Value> {
+        if let CasMismatch(old) = *self { Some(old) } else { self.needs() }
+    }
+
     /// The value that it leaves, if it changes anything.
     pub(crate) fn leaves(&self) -> Option<Value> {
         match *self {
@@ -159,10 +164,9 @@ impl Model for Register {
         self.mismatches = false;
         for &(op, ret) in ops {
             self.mismatches |= matches!(op, CasMismatch(_));
-            let told_apart = if let CasMismatch(old) = *op { Some(old) } else { op.needs() };
             // An operation of unknown outcome that only observes says nothing: the search leaves it out.
             let counts = ret != u64::MAX || !self.observes(op);
-            if let Some(value) = told_apart.filter(|_| counts) {
+            if let Some(value) = op.tells().filter(|_| counts) {
                 let last = self.last_observed.entry(value).or_default();
                 *last = ret.max(*last);
             }
@@ -177,6 +181,11 @@ impl Model for Register {
     /// so when there are mismatches: any value but one satisfies those.
     fn spent(&self, op: &RegisterOp, now: u64) -> bool {
         !self.mismatches && op.leaves().is_none_or(|value| self.unseen_after(value, now))
+    }
+
+    fn any_state(&self, ops: &[&RegisterOp]) -> Option<Vec<Value>> {
+        let told_apart: HashSet<Value> = ops.iter().filter_map(|op| op.tells()).collect();
+        Some(told_apart.into_iter().chain([Value::UNSEEN]).collect())
     }
 
     /// A change goes only together with everything that observes what it left; then, in a legal order of all, what any

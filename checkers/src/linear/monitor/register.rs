@@ -1,34 +1,34 @@
 //! Is there a legal order of the operations of a register to which every value was written at most once?
 //!
-//! **Idea.** Gibbons and Korach ("Testing shared memories", 1997) decide this by *zones*: a value's writer and all that observe it
-//! stand together in every legal order. Here with compare-and-set, with crashed operations, and online.
+//! **Idea.** Gibbons and Korach ("Testing shared memories", 1997) decide this by *zones*: a value's writer and all that
+//! observe it stand together in every legal order. Here with compare-and-set, with crashed operations, and online.
 //!
-//! *What happened.* A crashed operation is taken to have happened only if a completed one observed what it left, directly or through
-//! other crashed ones: all others can be left out of any legal order. A crashed observer says nothing. What is taken
+//! *What happened.* A crashed operation is taken to have happened only if a completed one observed what it left, directly or
+//! through other crashed ones: all others can be left out of any legal order. A crashed observer says nothing. What is taken
 //! to have happened is *needed*.
 //!
-//! *Blocks.* The operations of a value are its *cluster*. A needed compare-and-set observes one value and leaves another, with nothing between,
-//! so that it links two clusters, and a whole chain of clusters is one *block*: it stands in the order
-//! without a gap, and in itself as the write, its observers, the compare-and-set, its observers, and so on. So a block is bad if
-//! a value has no writer (invoked so far), if two needed compare-and-sets observe one value, if a chain bites its tail, or
-//! if an operation was invoked only after one had returned that must follow it. Observers of one value come in any
+//! *Blocks.* The operations of a value are its *cluster*. A needed compare-and-set observes one value and leaves another,
+//! with nothing between, so that it links two clusters, and a whole chain of clusters is one *block*: it stands in the order
+//! without a gap, and in itself as the write, its observers, the compare-and-set, its observers, and so on. So a block is
+//! bad if a value has no writer (invoked so far), if two needed compare-and-sets observe one value, if a chain bites its
+//! tail, or if an operation was invoked only after one had returned that must follow it. Observers of one value come in any
 //! order that respects real time, such as that of their returns. The initial value is a write before all time.
 //!
-//! *Between blocks.* Let f(X) be the first return and s(X) the last invocation in block X. X must precede Y (X → Y) if and only if
-//! f(X) < s(Y). There is an order of blocks if and only if no two of them must precede each other: on a longer cycle take the
-//! block Y with the greatest s. Every B on the cycle precedes some B' on it, f(B) < s(B') ≤ s(Y), so all others on the cycle
-//! precede Y; among them is the one that Y precedes. And if no two precede each other, then sorting
-//! blocks by the lesser of f and s (and then by the greater) gives an order: let X → Y, that is, f(X) < s(Y), and s(X) ≤ f(Y). If the
-//! lesser of Y's two is f(Y), it is at least s(X); if it is s(Y), it is greater than f(X); so it is no less than the lesser of X's two.
-//! Equal they are only if both are s(X) = f(Y), and then the greater ones are f(X) < s(Y).
+//! *Between blocks.* Let f(X) be the first return and s(X) the last invocation in block X. X must precede Y (X → Y) if and
+//! only if f(X) < s(Y). There is an order of blocks if and only if no two of them must precede each other: on a longer cycle
+//! take the block Y with the greatest s. Every B on the cycle precedes some B' on it, f(B) < s(B') ≤ s(Y), so all others on
+//! the cycle precede Y; among them is the one that Y precedes. And if no two precede each other, then sorting blocks by the
+//! lesser of f and s (and then by the greater) gives an order: let X → Y, that is, f(X) < s(Y), and s(X) ≤ f(Y). If the
+//! lesser of Y's two is f(Y), it is at least s(X); if it is s(Y), it is greater than f(X); so it is no less than the lesser
+//! of X's two. Equal they are only if both are s(X) = f(Y), and then the greater ones are f(X) < s(Y).
 //!
-//! *Online.* Walking the returns in order, each block's f is known from its first operation on, so that blocks are numbered by f; s grows.
-//! As s(X) grows, the blocks Y with f(Y) < s(X) are those up to a number, and a tree of maxima says whether one of them has
-//! s(Y) > f(X). Blocks never merge: what a newly needed value is linked to is either needed already, or in no block. So the first return at
-//! which there is no order is found as it comes by, without a second look at anything.
+//! *Online.* Walking the returns in order, each block's f is known from its first operation on, so that blocks are numbered
+//! by f; s grows. As s(X) grows, the blocks Y with f(Y) < s(X) are those up to a number, and a tree of maxima says whether
+//! one of them has s(Y) > f(X). Blocks never merge: what a newly needed value is linked to is either needed already, or in
+//! no block. So the first return at which there is no order is found as it comes by, without a second look at anything.
 //!
-//! **Cost.** O(n log n) time: a sort of returns, and a logarithmic step for each. Memory: a few dozen bytes an operation, in dense
-//! columns.
+//! **Cost.** O(n log n) time: a sort of returns, and a logarithmic step for each. Memory: a few dozen bytes an operation, in
+//! dense columns.
 //!
 //! A compare-and-set that did *not* find a value is satisfied by any other value: it chooses between before and after a cluster,
 //! and histories that have one are left to the search.
@@ -444,7 +444,7 @@ impl Maxima {
 mod tests {
     use std::collections::HashSet;
 
-    use super::super::super::tests::{Random, brute_force, decide_every_way, every_overlap, history, seed};
+    use super::super::super::tests::{Random, brute_force, decide_every_way, every_overlap, history, more, seed};
     use super::super::prefix;
     use super::*;
     use crate::linear::{Evidence, Problem, check};
@@ -453,11 +453,6 @@ mod tests {
     use RegisterOp::{Cas, Read, Write};
 
     type Op = Operation<RegisterOp>;
-
-    /// How many times as many random histories to try as usual.
-    fn more() -> u64 {
-        std::env::var("ELENCH_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1)
-    }
 
     fn monitored(ops: &[Op]) -> Monitored {
         monitor(Value::NIL, ops, &Budget::unlimited())
@@ -602,8 +597,9 @@ mod tests {
         }
     }
 
-    /// A run of a register by some clients, each of whom writes values of its own: every operation takes effect at some moment between
-    /// its invocation and its return, or, when it crashes, at once, later or never. What it saw is true but for lies.
+    /// A run of a register by some clients, each of whom writes values of its own: every operation takes effect at some
+    /// moment between its invocation and its return, or, when it crashes, at once, later or never. What it saw is true but
+    /// for lies.
     fn simulate(random: &mut Random, shape: Shape) -> Vec<Op> {
         let mut ops: Vec<Op> = Vec::new();
         let mut happened: Vec<bool> = Vec::new();
@@ -623,7 +619,7 @@ mod tests {
             clients[client] = match clients[client] {
                 None if ops.len() == shape.ops => None,
                 None => {
-                    let late = |random: &mut Random| Value((written as i64 - random.below(4) as i64).max(0));
+                    let late = |random: &mut Random| Value((written - random.below(4) as i64).max(0));
                     let op = if random.chance(shape.cas) {
                         let old = if random.chance(shape.lies) { late(random) } else { state };
                         written += 1;
@@ -690,7 +686,7 @@ mod tests {
         let later: Vec<&Op> = ops.iter().filter(writes).collect();
         let later = later.get(random.below(later.len().max(1) as u64) as usize)?;
         let before = |op: &&Op| op.op.leaves().is_some() && op.ret.is_some_and(|ret| ret < later.call);
-        let old = ops.iter().filter(before).last()?.op.leaves()?;
+        let old = ops.iter().rfind(before)?.op.leaves()?;
         ops[i].op = match ops[i].op {
             Read(Some(_)) => Read(Some(old)),
             Cas(_, new) => Cas(old, new),
