@@ -15,6 +15,7 @@ use crate::budget::Spent;
 mod columns;
 mod empties;
 pub(crate) mod queue;
+pub(crate) mod stack;
 #[cfg(test)]
 mod tests;
 
