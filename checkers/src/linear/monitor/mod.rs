@@ -14,6 +14,7 @@ use crate::budget::Spent;
 
 mod columns;
 mod empties;
+pub(crate) mod priority;
 pub(crate) mod queue;
 pub(crate) mod stack;
 #[cfg(test)]
