@@ -9,11 +9,11 @@
 //!
 //! A removal that found nothing is like the removal of a value larger than all. Values never taken are taken at the end of time.
 //!
-//! **Unknown removals** are given to lost values as if only empty finds demanded it, and then, as often as a lost value is in the way of
-//! a removal, so as to be gone by then; this finds orders, and when it does not, nothing is known.
+//! **Unknown removals** are given to lost values as if only empty finds demanded it; where lost values are then in the way of
+//! removals, they must be gone by then, and it is tried again. This finds orders; when it does not, nothing is known.
 
 use super::Monitored;
-use super::columns::{Columns, Cut, Life, NEVER, NONE, Verdict, monitor};
+use super::columns::{Columns, Cut, Life, NEVER, Verdict, monitor};
 use super::empties::{Deadline, NoPlan, Plan, plan};
 use crate::budget::Budget;
 use crate::linear::Operation;
@@ -28,14 +28,15 @@ pub(crate) fn priority(initial: &[Value], ops: &[Operation<CollectionOp>], budge
 const ATTEMPTS: usize = 16;
 
 fn decide(columns: &Columns, cut: &Cut) -> Verdict {
-    let mut deadlines = vec![Deadline::NONE; cut.lost.len()];
-    // What smaller values that must be taken forbid holds whatever becomes of the lost ones.
-    if !cut.unknown.is_empty()
-        && !cut.lost.is_empty()
-        && let Err(late) = place(columns, &cut.taken, &[])
-    {
-        return Verdict::Conflict(columns.core(late.because_of, []));
+    let exact = cut.unknown.is_empty() || cut.lost.is_empty();
+    if !exact {
+        // What values that must be taken forbid holds whatever becomes of the lost ones.
+        let placed = place(columns, &cut.taken);
+        if let Some(conflict) = placed.conflict(&cut.taken) {
+            return Verdict::Conflict(columns.core(conflict, []));
+        }
     }
+    let mut deadlines = vec![Deadline::NONE; cut.lost.len()];
     for _ in 0..ATTEMPTS {
         let Plan { moments, lost } = match plan(columns, cut, &deadlines) {
             Ok(plan) => plan,
@@ -44,78 +45,83 @@ fn decide(columns: &Columns, cut: &Cut) -> Verdict {
         };
         let mut lives = cut.taken.clone();
         lives.extend(&lost);
-        match place(columns, &lives, &moments) {
-            Ok(takes) => return Verdict::Order(emit(columns, cut, &lives, &takes, &moments)),
-            Err(late) if cut.unknown.is_empty() || cut.lost.is_empty() => {
-                return match late.value {
-                    NONE => Verdict::Unknown,
-                    _ => Verdict::Conflict(columns.core(late.because_of, [])),
-                };
-            }
-            Err(late) => {
-                // Lost values in its way have to be gone by then.
-                let mut sooner = false;
-                for (deadline, life) in deadlines.iter_mut().zip(&lost) {
-                    let in_the_way = late.because_of.contains(&life.value) && life.insert_to < late.by;
-                    if in_the_way && life.take_from > late.by && deadline.time > late.by {
-                        deadline.time = late.by;
-                        sooner = true;
-                    }
-                }
-                if !sooner {
-                    return Verdict::Unknown;
-                }
-            }
+        let mut placed = place(columns, &lives);
+        if exact && let Some(conflict) = placed.conflict(&lives) {
+            return Verdict::Conflict(columns.core(conflict, []));
+        }
+        let missed = moments.iter().copied().filter(|&moment| placed.free.from(moment) != moment);
+        let missed: Vec<(u32, Value)> = missed.map(|moment| (moment, Value(i64::MAX))).collect();
+        let late = placed.late.iter().map(|&i| &lives[i as usize]);
+        let late = late.map(|life| (life.take_to, columns.names[life.value as usize])).chain(missed);
+        let late: Vec<(u32, Value)> = late.collect();
+        if late.is_empty() {
+            return Verdict::Order(emit(columns, cut, &lives, &placed.takes, &moments));
+        }
+        // Lost values in the way of others have to be gone by then.
+        let takes = &placed.takes[cut.taken.len()..];
+        let mut sooner = false;
+        for ((deadline, life), &take) in deadlines.iter_mut().zip(&lost).zip(takes) {
+            let value = columns.names[life.value as usize];
+            let in_the_way = |&&(by, other): &&(u32, Value)| value < other && life.insert_to < by && by < take;
+            let by = late.iter().filter(in_the_way).map(|&(by, _)| by).min().unwrap_or(NEVER);
+            sooner |= by < deadline.time;
+            deadline.time = by.min(deadline.time);
+        }
+        if !sooner {
+            return Verdict::Unknown;
         }
     }
     Verdict::Unknown
 }
 
-/// A value that cannot be taken in time.
-struct Late {
-    value: u32,
-    /// When it should have been.
-    by: u32,
-    /// It and smaller ones that suffice.
-    because_of: Vec<u32>,
+/// When values are taken.
+struct Placed {
+    /// By place among the lives.
+    takes: Vec<u32>,
+    /// Places among the lives, ascending by value.
+    ascending: Vec<u32>,
+    /// Those that cannot be taken in time, given what is smaller. They are placed all the same.
+    late: Vec<u32>,
+    free: Free,
 }
 
-/// When each life is taken, by place; the moments of empty finds must be free of all.
-fn place(columns: &Columns, lives: &[Life], moments: &[u32]) -> Result<Vec<u32>, Late> {
-    let mut ascending: Vec<(Value, u32)> =
-        (0..).zip(lives).map(|(i, life)| (columns.names[life.value as usize], i)).collect();
-    ascending.sort_unstable();
-    let mut free = Free::new(columns.ranks);
-    let mut takes = vec![NEVER; lives.len()];
-    for (smaller, &(_, i)) in ascending.iter().enumerate() {
+impl Placed {
+    /// The first value that cannot be taken in time, and smaller ones that are why.
+    fn conflict(&self, lives: &[Life]) -> Option<Vec<u32>> {
+        let first = *self.late.first()?;
+        let before = self.ascending.iter().take_while(|&&i| i != first).copied().collect::<Vec<u32>>();
+        Some(because_of(lives, &self.takes, &before, first as usize))
+    }
+}
+
+/// Takes each value as early as smaller ones allow.
+fn place(columns: &Columns, lives: &[Life]) -> Placed {
+    let name = |&i: &u32| columns.names[lives[i as usize].value as usize];
+    let mut ascending: Vec<u32> = (0..lives.len() as u32).collect();
+    ascending.sort_unstable_by_key(name);
+    let mut placed =
+        Placed { takes: vec![NEVER; lives.len()], ascending, late: vec![], free: Free::new(columns.ranks) };
+    for &i in &placed.ascending {
         let life = &lives[i as usize];
-        let take = free.from(life.take_from);
+        let take = placed.free.from(life.take_from);
         if take > life.take_to {
-            let before = &ascending[..smaller];
-            let because_of = because_of(lives, &takes, before, i as usize);
-            return Err(Late { value: life.value, by: life.take_to, because_of });
+            placed.late.push(i);
         }
-        takes[i as usize] = take;
-        free.fill(life.insert_to.saturating_add(1), take.min(columns.ranks));
+        // What is late is in the way no longer than it may be, so that it makes nothing else late.
+        let until = take.min(life.take_to);
+        placed.takes[i as usize] = until;
+        placed.free.fill(life.insert_to.saturating_add(1), until.min(columns.ranks));
     }
-    match moments.iter().find(|&&moment| free.from(moment) != moment) {
-        // Taken values do not cover it, but lost ones may, or such as others keep from being taken.
-        Some(&by) => {
-            let covers = |&&(_, i): &&(Value, u32)| lives[i as usize].insert_to < by && by < takes[i as usize];
-            let covering = ascending.iter().filter(covers).map(|&(_, i)| lives[i as usize].value).collect();
-            Err(Late { value: NONE, by, because_of: covering })
-        }
-        None => Ok(takes),
-    }
+    placed
 }
 
 /// The values that keep one from being taken in time: those that cover its time, and in turn those that keep them from being
 /// taken earlier than they are.
-fn because_of(lives: &[Life], takes: &[u32], before: &[(Value, u32)], late: usize) -> Vec<u32> {
+fn because_of(lives: &[Life], takes: &[u32], before: &[u32], late: usize) -> Vec<u32> {
     let mut because_of = vec![lives[late].value];
     // For each still to be explained, from and until when something smaller was there.
     let mut todo: Vec<(u32, u32)> = vec![(lives[late].take_from, lives[late].take_to)];
-    for &(_, i) in before.iter().rev() {
+    for &i in before.iter().rev() {
         let (life, take) = (&lives[i as usize], takes[i as usize]);
         let in_the_way = todo.iter().any(|&(from, to)| life.insert_to < to.saturating_add(1) && take > from);
         if in_the_way && life.insert_to < take {
