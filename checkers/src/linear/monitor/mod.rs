@@ -16,6 +16,7 @@ mod columns;
 mod empties;
 pub(crate) mod priority;
 pub(crate) mod queue;
+pub(crate) mod set;
 pub(crate) mod stack;
 #[cfg(test)]
 mod tests;
