@@ -10,6 +10,9 @@ use foldhash::fast::FixedState;
 use super::collection::Names;
 use super::persistent::Multiset;
 use super::{Model, Value};
+use crate::budget::Budget;
+use crate::linear::Operation;
+use crate::linear::monitor::{Monitored, set};
 
 /// An operation on a set. Results are none where the operation does not say, or did not return.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -145,6 +148,11 @@ impl Model for Set {
 
     fn part(&self, op: &SetOp) -> Option<u64> {
         op.element().map(|element| element.0 as u64)
+    }
+
+    fn monitor(&self, ops: &[Operation<SetOp>], budget: &Budget) -> Monitored {
+        let initial: Vec<Value> = self.initial.iter().collect();
+        set::grow_set(&initial, ops, budget)
     }
 
     fn supported(&self, ops: &[&SetOp]) -> bool {

@@ -14,8 +14,11 @@ use crate::budget::Spent;
 
 mod columns;
 mod empties;
+pub(crate) mod priority;
 pub(crate) mod queue;
 pub(crate) mod register;
+pub(crate) mod set;
+pub(crate) mod stack;
 #[cfg(test)]
 mod tests;
 
