@@ -34,6 +34,9 @@ const CHARACTERS: i64 = i64::MIN + 16;
 /// The least value that stands for no character and is not special.
 pub(crate) const LEAST_VALUE: i64 = CHARACTERS + 0x11_0000;
 
+/// Characters that a person is shown at most.
+const SHOWN: usize = 80;
+
 /// The value that stands for a character of a text.
 pub fn character(c: char) -> Value {
     Value(CHARACTERS + i64::from(u32::from(c)))
@@ -66,6 +69,10 @@ impl AppendList {
     fn show(&self, values: &[Value]) -> String {
         let text: Option<String> = values.iter().map(|&value| as_character(value)).collect();
         match text.filter(|text| !text.is_empty()) {
+            Some(text) if values.len() > SHOWN => {
+                let end: String = text.chars().skip(values.len() - SHOWN).collect();
+                format!("{} characters that end in {end:?}", values.len())
+            }
             Some(text) => format!("{text:?}"),
             None => self.names.list(values),
         }
