@@ -252,7 +252,7 @@ pub struct Finding {
 #[derive(Debug)]
 pub enum Found {
     /// Of `linear`.
-    Linear(Linear),
+    Linear(Box<Linear>),
     /// Of `stats`.
     Stats(Stats),
     /// Of `exceptions`.
@@ -384,7 +384,7 @@ fn pick(options: &CheckOptions, has_model: bool) -> Result<Vec<&'static CheckerI
 fn run(checker: &'static CheckerInfo, history: &History, model: Option<&Judge>, options: &CheckOptions) -> Finding {
     let start = Instant::now();
     let work = || match checker.name {
-        "linear" => linear(history, model, options).map_or_else(Found::NotRun, Found::Linear),
+        "linear" => linear(history, model, options).map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
         "stats" => Found::Stats(stats(history)),
         _ => Found::Exceptions(exceptions(history)),
     };

@@ -268,8 +268,8 @@ impl Reader for Lists<'_> {
         }
     }
 
-    fn model(&self, _ops: &[Operation<AppendOp>]) -> AppendList {
-        let model = AppendList::new(&self.initial);
+    fn model(&self, ops: &[Operation<AppendOp>]) -> AppendList {
+        let model = AppendList::new(&self.initial).of(ops.iter().map(|op| &op.op));
         match self.values.names() {
             Some(names) => model.with_names(names),
             None => model,
