@@ -166,7 +166,9 @@ fn merge<O>(ops: &[Operation<O>], parts: &[Vec<u32>], solved: Vec<Solved>) -> So
                 let found = found.placed_at(part);
                 let ret = |stuck: &StuckAt| ops[stuck.op as usize].ret;
                 if stuck.as_ref().is_none_or(|(first, _)| ret(&found) < ret(first)) {
-                    stuck = Some((found, placed(&solved.core, part)));
+                    // Where no monitor says what suffices, the part does, as no other has to do with it.
+                    let core = if solved.core.is_empty() { part.clone() } else { placed(&solved.core, part) };
+                    stuck = Some((found, core));
                 }
             }
         }

@@ -14,7 +14,7 @@ use super::persistent::{Fifo, List, Multiset};
 use super::{Model, Value};
 use crate::budget::Budget;
 use crate::linear::Operation;
-use crate::linear::monitor::{Monitored, queue};
+use crate::linear::monitor::{Monitored, priority, queue, stack};
 
 /// An operation on a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,8 +119,8 @@ impl Discipline for NewestFirst {
 
     const INDEPENDENT: bool = false;
 
-    fn monitor(_initial: &[Value], _ops: &[Operation<CollectionOp>], _budget: &Budget) -> Monitored {
-        Monitored::NotApplicable
+    fn monitor(initial: &[Value], ops: &[Operation<CollectionOp>], budget: &Budget) -> Monitored {
+        stack::stack(initial, ops, budget)
     }
 }
 
@@ -153,8 +153,8 @@ impl Discipline for SmallestFirst {
 
     const INDEPENDENT: bool = false;
 
-    fn monitor(_initial: &[Value], _ops: &[Operation<CollectionOp>], _budget: &Budget) -> Monitored {
-        Monitored::NotApplicable
+    fn monitor(initial: &[Value], ops: &[Operation<CollectionOp>], budget: &Budget) -> Monitored {
+        priority::priority(initial, ops, budget)
     }
 }
 

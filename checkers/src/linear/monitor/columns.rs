@@ -32,6 +32,8 @@ pub(super) struct Columns {
     pub(super) ranks: u32,
     /// The operation that inserts a value and the first that takes it.
     values: Vec<(u32, u32)>,
+    /// What each value is.
+    pub(super) names: Vec<Value>,
     /// Values taken more than once, and the operation that does it again.
     again: Vec<(u32, u32)>,
     /// Values there at first; they are numbered first, and inserted at the rank equal to their number.
@@ -108,6 +110,7 @@ impl Columns {
             returns: Vec::new(),
             ranks: initial.len() as u32,
             values: Vec::with_capacity(ops.len() / 2),
+            names: Vec::with_capacity(ops.len() / 2),
             again: Vec::new(),
             initial: initial.len() as u32,
             empties: Vec::new(),
@@ -144,6 +147,7 @@ impl Columns {
         for value in initial {
             numbers.insert(value.0, self.values.len() as u32);
             self.values.push((NONE, NONE));
+            self.names.push(*value);
         }
         if numbers.len() < initial.len() {
             return None;
@@ -165,6 +169,7 @@ impl Columns {
                 Entry::Occupied(entry) => *entry.get(),
                 Entry::Vacant(entry) => {
                     self.values.push((NONE, NONE));
+                    self.names.push(value);
                     *entry.insert(self.values.len() as u32 - 1)
                 }
             };

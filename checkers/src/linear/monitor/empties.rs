@@ -88,7 +88,9 @@ fn moments(columns: &Columns, cut: &Cut) -> Result<Vec<u32>, NoPlan> {
     if cut.empties.is_empty() {
         return Ok(Vec::new());
     }
-    let staying: Vec<Life> = cut.taken.iter().copied().filter(Life::stays).collect();
+    // Without unknown removals, a lost value can only be taken by what names it.
+    let named = cut.lost.iter().filter(|life| cut.unknown.is_empty() && life.take_from != NEVER);
+    let staying: Vec<Life> = cut.taken.iter().chain(named).copied().filter(Life::stays).collect();
     let by_insert = by_rank(&staying, columns.ranks, |life| life.insert_to);
     let mut stretches: Vec<Stretch> = Vec::new();
     for &i in &by_insert {

@@ -14,7 +14,9 @@ use crate::budget::Spent;
 
 mod columns;
 mod empties;
+pub(crate) mod priority;
 pub(crate) mod queue;
+pub(crate) mod stack;
 #[cfg(test)]
 mod tests;
 
