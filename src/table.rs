@@ -199,7 +199,7 @@ mod tests {
             (format!("states = [\"a\"]\n{ok}"), 7, "`b` is none of the states a"),
             (ok.replace("to = \"b\"", "input = \"[1\""), 6, "is no EDN value"),
             (ok.replace("initial", "name"), 1, "needs `initial`"),
-            (ok.replace("[[", "[[").replace("]]", "]"), 3, ""),
+            (ok.replace("]]", "]"), 3, ""),
             ("initial = \"a\"\n".into(), 1, "needs a [[transition]]"),
         ] {
             let (at, told) = flaw_of(&text);

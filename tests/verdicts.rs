@@ -85,7 +85,7 @@ fn asked(workload: &str, initial: &str) -> Option<CheckOptions> {
     match workload {
         "mutex" => with(None, "nil"),
         // Quoted as CSV does it.
-        "kv-append" => with(None, initial.trim_matches('"').is_empty().then_some("\"\"").unwrap_or(initial)),
+        "kv-append" => with(None, if initial.trim_matches('"').is_empty() { "\"\"" } else { initial }),
         "multi-register" => with(Some("multi-register"), initial),
         "counter" => with(Some("counter"), "nil"),
         "bank" => with(Some("bank"), "nil"),

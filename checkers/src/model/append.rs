@@ -3,9 +3,17 @@
 //! What is appended, written and read are *pieces*: a piece of a list of values is some values, a piece of a text its
 //! characters ([`character`]). Reading a list of n values costs O(n) where it is as long as the list is and ends alike, else O(1);
 //! states share what they have in common.
+//!
+//! Appends that nothing tells apart can stand in any order, and so many orders would each be a state of their own. But a model
+//! that knows all operations ([`AppendList::of`]) need not tell two lists apart of which no observed one is a
+//! continuation: whatever is appended to them, no read and no compare-and-set finds what it saw, until something is written. All these are
+//! one state, and of the others, which are the beginnings of what was observed, there are as many as in a trie of that.
 
 use std::collections::HashSet;
 use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 use super::collection::Names;
 use super::persistent::List;
@@ -34,6 +42,9 @@ const CHARACTERS: i64 = i64::MIN + 16;
 /// The least value that stands for no character and is not special.
 pub(crate) const LEAST_VALUE: i64 = CHARACTERS + 0x11_0000;
 
+/// Characters that a person is shown at most.
+const SHOWN: usize = 80;
+
 /// The value that stands for a character of a text.
 pub fn character(c: char) -> Value {
     Value(CHARACTERS + i64::from(u32::from(c)))
@@ -48,12 +59,103 @@ fn as_character(value: Value) -> Option<char> {
 pub struct AppendList {
     initial: List,
     names: Names,
+    observed: Option<Arc<Beginnings>>,
+}
+
+/// What a list holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Contents {
+    /// These values.
+    Values(List),
+    /// The beginning of something observed, by its place in the trie.
+    Beginning(u32),
+    /// Something that continues in nothing observed.
+    Other,
+}
+
+/// A trie of observed lists; the first node is the empty list.
+#[derive(Debug, Default)]
+struct Beginnings {
+    next: HashMap<(u32, Value), u32, FixedState>,
+    /// The node before each but the first, and the value after it.
+    last: Vec<(u32, Value)>,
+    /// Where whole observed lists end.
+    ends: HashMap<Piece, u32, FixedState>,
+}
+
+impl Beginnings {
+    fn add(&mut self, list: &Piece) {
+        if self.ends.contains_key(list) {
+            return;
+        }
+        let mut node = 0;
+        for &value in list.iter() {
+            let fresh = self.last.len() as u32 + 1;
+            let next = *self.next.entry((node, value)).or_insert(fresh);
+            if next == fresh {
+                self.last.push((node, value));
+            }
+            node = next;
+        }
+        self.ends.insert(Arc::clone(list), node);
+    }
+
+    fn continued(&self, node: u32, values: &[Value]) -> Contents {
+        let walk = values.iter().try_fold(node, |node, &value| self.next.get(&(node, value)).copied());
+        walk.map_or(Contents::Other, Contents::Beginning)
+    }
+
+    fn values(&self, mut node: u32) -> Vec<Value> {
+        let mut values = Vec::new();
+        while let Some(&(before, value)) = (node as usize).checked_sub(1).and_then(|i| self.last.get(i)) {
+            values.push(value);
+            node = before;
+        }
+        values.reverse();
+        values
+    }
 }
 
 impl AppendList {
     /// A list that holds these at first.
     pub fn new(initial: &[Value]) -> Self {
-        AppendList { initial: list(initial), names: Names::default() }
+        AppendList { initial: list(initial), names: Names::default(), observed: None }
+    }
+
+    /// Knows these operations, which are all that there will be.
+    #[must_use]
+    pub fn of<'a>(mut self, ops: impl IntoIterator<Item = &'a AppendOp>) -> Self {
+        let mut observed = Beginnings::default();
+        for op in ops {
+            if let Read(Some(list)) | Cas(list, _) = op {
+                observed.add(list);
+            }
+        }
+        self.observed = Some(Arc::new(observed));
+        self
+    }
+
+    fn written(&self, values: &[Value]) -> Contents {
+        match &self.observed {
+            Some(observed) => observed.continued(0, values),
+            None => Contents::Values(list(values)),
+        }
+    }
+
+    fn appended(&self, state: &Contents, piece: &[Value]) -> Contents {
+        match (state, &self.observed) {
+            (Contents::Values(list), _) => Contents::Values(extended(list, piece)),
+            (Contents::Beginning(node), Some(observed)) => observed.continued(*node, piece),
+            (Contents::Beginning(_) | Contents::Other, _) => Contents::Other,
+        }
+    }
+
+    fn is(&self, state: &Contents, values: &Piece) -> bool {
+        match state {
+            Contents::Values(list) => is(list, values),
+            Contents::Beginning(node) => self.observed.as_ref().is_some_and(|seen| seen.ends.get(values) == Some(node)),
+            Contents::Other => false,
+        }
     }
 
     /// Speaks of the value `n` as `names[n]`.
@@ -66,6 +168,10 @@ impl AppendList {
     fn show(&self, values: &[Value]) -> String {
         let text: Option<String> = values.iter().map(|&value| as_character(value)).collect();
         match text.filter(|text| !text.is_empty()) {
+            Some(text) if values.len() > SHOWN => {
+                let end: String = text.chars().skip(values.len() - SHOWN).collect();
+                format!("{} characters that end in {end:?}", values.len())
+            }
             Some(text) => format!("{text:?}"),
             None => self.names.list(values),
         }
@@ -87,19 +193,21 @@ fn is(list: &List, values: &[Value]) -> bool {
 
 impl Model for AppendList {
     type Op = AppendOp;
-    type State = List;
+    type State = Contents;
 
-    fn init(&self) -> List {
-        self.initial.clone()
+    fn init(&self) -> Contents {
+        let mut values: Vec<Value> = self.initial.iter().collect();
+        values.reverse();
+        self.written(&values)
     }
 
-    fn step(&self, state: &List, op: &AppendOp) -> Option<List> {
+    fn step(&self, state: &Contents, op: &AppendOp) -> Option<Contents> {
         match op {
-            Append(piece) => Some(extended(state, piece)),
+            Append(piece) => Some(self.appended(state, piece)),
             Read(None) => Some(state.clone()),
-            Read(Some(all)) => is(state, all).then(|| state.clone()),
-            Write(all) => Some(list(all)),
-            Cas(old, new) => is(state, old).then(|| list(new)),
+            Read(Some(all)) => self.is(state, all).then(|| state.clone()),
+            Write(all) => Some(self.written(all)),
+            Cas(old, new) => self.is(state, old).then(|| self.written(new)),
         }
     }
 
@@ -125,10 +233,16 @@ impl Model for AppendList {
         }
     }
 
-    fn show_state(&self, state: &List) -> String {
-        let mut values: Vec<Value> = state.iter().collect();
-        values.reverse();
-        self.show(&values)
+    fn show_state(&self, state: &Contents) -> String {
+        match (state, &self.observed) {
+            (Contents::Values(list), _) => {
+                let mut values: Vec<Value> = list.iter().collect();
+                values.reverse();
+                self.show(&values)
+            }
+            (Contents::Beginning(node), Some(observed)) => self.show(&observed.values(*node)),
+            (Contents::Beginning(_) | Contents::Other, _) => "something that nothing read begins with".to_string(),
+        }
     }
 
     fn observes(&self, op: &AppendOp) -> bool {

@@ -47,7 +47,7 @@ impl Log {
     }
 
     /// What an operation says was at which offset.
-    fn says<'a>(op: &'a LogOp) -> (u64, &'a [Value]) {
+    fn says(op: &LogOp) -> (u64, &[Value]) {
         match op {
             LogOp::Read(at, Some(value)) => (*at, std::slice::from_ref(value)),
             LogOp::Range(from, _, values) | LogOp::Batch(from, values) => (*from, values),

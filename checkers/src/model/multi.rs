@@ -32,6 +32,9 @@ impl MultiOp {
     }
 }
 
+/// Registers that a person is shown at most.
+const SHOWN: usize = 12;
+
 /// A transaction.
 pub type Transaction = Arc<[MultiOp]>;
 
@@ -178,7 +181,8 @@ impl Model for MultiRegister {
             return "as at first".to_string();
         }
         let show = |(key, value): &(Value, Value)| format!("{} in {}", self.show(*value), self.keys.show(*key));
-        state.iter().map(show).collect::<Vec<_>>().join(", ")
+        let shown = state.iter().take(SHOWN).map(show).collect::<Vec<_>>().join(", ");
+        if state.len() > SHOWN { format!("{shown}, and {} more", state.len() - SHOWN) } else { shown }
     }
 
     fn observes(&self, txn: &Transaction) -> bool {

@@ -340,29 +340,63 @@ fn a_versioned_register_agrees_with_brute_force() {
     );
 }
 
+fn list_op(random: &mut Random) -> AppendOp {
+    if random.chance(500) {
+        return AppendOp::Append(Arc::new([value(random, 2)]));
+    }
+    let read = values(random, 3);
+    AppendOp::Read(maybe(random, read))
+}
+
+fn text_op(random: &mut Random) -> AppendOp {
+    match random.below(8) {
+        0..=2 => AppendOp::Append(values(random, 2)),
+        3 => AppendOp::Write(values(random, 2)),
+        4 => AppendOp::Cas(values(random, 2), values(random, 2)),
+        _ => AppendOp::Read(Some(values(random, 2))),
+    }
+}
+
 #[test]
 fn a_list_agrees_with_brute_force() {
-    agrees(
-        "append list",
-        |_: &[_]| AppendList::default(),
-        |random| {
-            if random.chance(500) {
-                return AppendOp::Append(Arc::new([value(random, 2)]));
-            }
-            let read = values(random, 3);
-            AppendOp::Read(maybe(random, read))
-        },
-    );
-    agrees(
-        "text",
-        |_: &[_]| AppendList::new(&[Value(0)]),
-        |random| match random.below(8) {
-            0..=2 => AppendOp::Append(values(random, 2)),
-            3 => AppendOp::Write(values(random, 2)),
-            4 => AppendOp::Cas(values(random, 2), values(random, 2)),
-            _ => AppendOp::Read(Some(values(random, 2))),
-        },
-    );
+    agrees("append list", |_: &[_]| AppendList::default(), list_op);
+    agrees("text", |_: &[_]| AppendList::new(&[Value(0)]), text_op);
+}
+
+#[test]
+fn a_list_that_knows_what_is_observed_gives_the_same_answers() {
+    let mut random = Random(seed());
+    let (mut valid, mut all) = (0, 0);
+    every_overlap(4, |overlap| {
+        for round in 0..12 {
+            let mut one = |&(call, ret): &(u64, Option<u64>)| {
+                let op = if round % 2 == 0 { list_op(&mut random) } else { text_op(&mut random) };
+                Operation { id: OpId(call), process: None, call, ret, op }
+            };
+            let ops: Vec<_> = overlap.iter().map(&mut one).collect();
+            let model = AppendList::new(&[Value(0)][..round / 6]);
+            let expected = brute_force(&model, &ops);
+            assert_eq!(decide(model.of(ops.iter().map(|op| &op.op)), &ops), expected, "{ops:?}");
+            valid += u32::from(expected);
+            all += 1;
+        }
+    });
+    for _ in 0..5_000 {
+        let n = 2 + random.below(9) as usize;
+        let mut ops = execution(&AppendList::default(), &mut random, n, &|random| {
+            if random.chance(700) { list_op(random) } else { text_op(random) }
+        });
+        for _ in 0..2 {
+            let expected = brute_force(&AppendList::default(), &ops);
+            assert_eq!(decide(AppendList::default().of(ops.iter().map(|op| &op.op)), &ops), expected, "{ops:?}");
+            valid += u32::from(expected);
+            all += 1;
+            let i = random.below(ops.len() as u64) as usize;
+            ops[i].op = list_op(&mut random);
+        }
+    }
+    println!("{valid} of {all} are valid");
+    assert!(valid > all / 10 && valid < all * 9 / 10);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use elench_formats::history::Status;
 use elench_formats::{History, Value as Edn};
 
-use super::values::is_plain;
+use super::values::{is_plain, is_plain_value};
 use super::{Call, Reader, Said, calls, field, no_initial, spelled};
 use crate::linear::Operation;
 use crate::model::collection::{AnyFirst, Collection, Discipline, NewestFirst, OldestFirst, SmallestFirst};
@@ -52,7 +52,9 @@ impl<'a, D: Discipline> Queue<'a, D> {
     /// At first: a list of values, in the order of insertion.
     fn new(history: &'a History, initial: &Edn, what: &'static str, numbers: bool) -> Result<Self, String> {
         let plain = initial == &Edn::Nil;
-        let values = super::Values::new(history, initial, |op| plain && is_plain(op.input()) && is_plain(op.output()));
+        let values = super::Values::new(history, initial, |op| {
+            plain && is_plain_value(op.input()) && is_plain_value(op.output())
+        });
         let drain = |call: &Call<'_>| is_drain(call.f);
         let drained = calls(history).find(drain).map(|call| call.row.index());
         let discipline = std::marker::PhantomData;
@@ -147,7 +149,7 @@ impl<'a> Elements<'a> {
     pub(super) fn new(history: &'a History, initial: &Edn, removes: bool) -> Result<Self, String> {
         let plain = initial == &Edn::Nil;
         let mut values =
-            super::Values::new(history, initial, |op| plain && is_plain(op.input()) && is_plain(op.output()));
+            super::Values::new(history, initial, |op| plain && is_plain_value(op.input()) && is_plain(op.output()));
         let initial = match initial {
             Edn::Nil => Vec::new(),
             Edn::Vector(list) | Edn::Set(list) => list.iter().map(|v| values.edn(v)).collect(),

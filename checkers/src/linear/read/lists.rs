@@ -63,7 +63,9 @@ impl Form {
 }
 
 fn key_of(value: &Edn) -> Edn {
-    field(value, &["key", "k"]).cloned().or_else(|| split(value).map(|(key, _)| key)).unwrap_or_else(|| value.clone())
+    // What has a second part that is something is no [key nil], but a key of two parts.
+    let alone = split(value).filter(|(_, rest)| *rest == Edn::Nil).map(|(key, _)| key);
+    field(value, &["key", "k"]).cloned().or(alone).unwrap_or_else(|| value.clone())
 }
 
 /// `[k v]` and `{:key k :value v}`; what has no value has none.
@@ -266,8 +268,8 @@ impl Reader for Lists<'_> {
         }
     }
 
-    fn model(&self, _ops: &[Operation<AppendOp>]) -> AppendList {
-        let model = AppendList::new(&self.initial);
+    fn model(&self, ops: &[Operation<AppendOp>]) -> AppendList {
+        let model = AppendList::new(&self.initial).of(ops.iter().map(|op| &op.op));
         match self.values.names() {
             Some(names) => model.with_names(names),
             None => model,

@@ -219,6 +219,10 @@ fn queues_stacks_and_bags_differ_in_what_comes_out_first() {
                 .contains("after a drain")
         );
     }
+    let lists = "invoke 0 enqueue 0 / ok 0 / invoke 0 enqueue [7 8] / ok 0 / invoke 0 enqueue 1 / ok 0 / ";
+    let taken =
+        "invoke 0 dequeue / ok 0 dequeue 0 / invoke 0 dequeue / ok 0 dequeue [7 8] / invoke 0 dequeue / ok 0 dequeue 1";
+    judge(&Object::FifoQueue, &[(&format!("{lists}{taken}"), "ok")]);
     judge(
         &Object::PriorityQueue,
         &[
@@ -240,6 +244,10 @@ fn a_set_holds_what_was_added_and_not_removed() {
             ("invoke 0 add 1 / ok 0 / invoke 0 add :a / ok 0 / invoke 0 read / ok 0 read [:a 1]", "ok"),
             ("invoke 0 add 1 / ok 0 / invoke 0 read / ok 0 read #{}", "bad"),
             ("invoke 0 add 1 / ok 0 / invoke 0 read / ok 0 read [1 1]", "bad"),
+            (
+                "invoke 0 add 0 / ok 0 / invoke 0 add [5 6] / ok 0 / invoke 0 add 1 / ok 0 / invoke 0 read / ok 0 read [0 1 [5 6]]",
+                "ok",
+            ),
             ("invoke 0 add 1 / fail 0 / invoke 0 read / ok 0 read [1]", "bad"),
             (
                 "invoke 0 add 1 / info 0 / invoke 1 contains 1 / ok 1 contains true / invoke 1 remove 1 / ok 1 remove true",
@@ -275,6 +283,7 @@ fn a_map_is_read_by_key_wherever_the_key_stands() {
                 "bad",
             ),
             ("invoke 0 put [1 5] / ok 0 / invoke 0 get [1 nil] / ok 0 get [1 5]", "ok"),
+            ("invoke 0 put [[1 2] 5] / ok 0 / invoke 0 get [1 2] / ok 0 get 5", "ok"),
             ("invoke 0 put 5 / ok 0 / invoke 0 get :a / ok 0 get 5", "op 0: a map needs [key value], not 5"),
             (
                 "invoke 0 append [:a \"x\"] / ok 0 / invoke 0 append [:a \"yz\"] / ok 0 / invoke 0 get :a / ok 0 get \"xyz\"",
@@ -425,4 +434,113 @@ fn what_says_nothing_is_counted_and_what_was_assumed_is_told() {
     let reading = read(&history, &Object::Counter, &Settings { initial: Edn::Int(6), ..Settings::default() }).unwrap();
     assert_eq!((reading.silent, reading.left_out.ops_consumed(), reading.problems[0].ops().len()), (1, 3, 1));
     assert!(reading.assumptions[0].contains("`inc`"), "{:?}", reading.assumptions);
+}
+
+/// Whatever a history holds, it is read or refused, and decided or not: nothing fails.
+#[test]
+fn no_reader_and_no_model_fails_on_odd_histories() {
+    const FS: [&str; 22] = [
+        "read",
+        "write",
+        "cas",
+        "add",
+        "inc-and-get",
+        "get_and_add",
+        "enqueue",
+        "dequeue",
+        "drain",
+        "acquire",
+        "release",
+        "renew",
+        "append",
+        "get",
+        "put",
+        "delete",
+        "contains",
+        "remove",
+        "transfer",
+        "txn",
+        "dec",
+        "cas-version",
+    ];
+    const VALUES: [&str; 26] = [
+        "nil",
+        "0",
+        "1",
+        "-1",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "-9223372036854775792",
+        "99999999999999999999",
+        ":a",
+        "\"x\"",
+        "\"\"",
+        "true",
+        "false",
+        "[]",
+        "[1 2]",
+        "[nil 1]",
+        "[0 [1 2]]",
+        "[[:r :x 1] [:w :y 2]]",
+        "#{1 2}",
+        "{}",
+        "{:key 1, :value 2}",
+        "{:from 0, :to 1, :amount 9223372036854775807}",
+        "{:client :a, :fence 3, :ttl 5}",
+        "{0 5, 1 nil}",
+        "{:offset 0}",
+        "[1 true]",
+    ];
+    let door = Transition { from: None, f: "read".into(), input: None, output: Some("1".into()), to: None };
+    let objects = [
+        Object::MultiRegister,
+        Object::VersionedRegister,
+        Object::Map,
+        Object::Mutex,
+        Object::ReentrantMutex,
+        Object::FencedMutex,
+        Object::Semaphore,
+        Object::Lease,
+        Object::Counter,
+        Object::FifoQueue,
+        Object::PriorityQueue,
+        Object::Stack,
+        Object::UnorderedQueue,
+        Object::Set,
+        Object::GrowSet,
+        Object::Log,
+        Object::AppendList,
+        Object::Bank,
+        Object::Table(Table::new(vec!["s".into()], 0, vec![door]).unwrap()),
+    ];
+    let mut random = crate::linear::tests::Random(crate::linear::tests::seed());
+    let mut decided = vec![0; objects.len()];
+    for _ in 0..20_000 {
+        let mut any = |list: &[&'static str]| list[random.below(list.len() as u64) as usize];
+        let (f, g) = (any(&FS), any(&FS));
+        let mut text = String::new();
+        for i in 0..4 {
+            let (value, result) = (any(&VALUES), any(&VALUES));
+            let f = any(&[f, g]);
+            let end = any(&["ok", "ok", "fail", "info"]);
+            let time = any(&["0", "1", "2"]);
+            text += &format!("invoke {i} {f} {value} @{}{time} / {end} {i} {f} {result} @{}{time}\n", 2 * i, 2 * i + 1);
+        }
+        let Ok(history) = history(&text) else { continue };
+        for (object, decided) in objects.iter().zip(&mut decided) {
+            for initial in ["nil", any(&VALUES)] {
+                let initial = elench_formats::edn::parse(initial).unwrap();
+                let Ok(reading) = read(&history, object, &Settings { initial, ..Settings::default() }) else {
+                    continue;
+                };
+                let evidence = Evidence { cross_check: true, ..Evidence::default() };
+                let outcome = check_keys(&reading.problems, &Budget::unlimited().threads(1), &evidence);
+                let why = format!("{outcome:?}");
+                assert!(!why.contains("panicked") && !why.contains("fault"), "{object:?} {text}: {why}");
+                *decided += 1;
+            }
+        }
+    }
+    println!("{decided:?}");
+    assert!(decided.iter().all(|n| *n > 50), "{decided:?}");
 }

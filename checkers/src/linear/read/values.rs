@@ -78,6 +78,7 @@ impl<'a> Values<'a> {
     }
 
     fn named(&mut self, text: String) -> Value {
+        debug_assert!(self.ids.is_some(), "{text} is not plain");
         let ids = self.ids.get_or_insert_with(HashMap::default);
         let next = ids.len() as i64;
         Value(*ids.entry(text.into()).or_insert(next))
