@@ -623,7 +623,7 @@ impl<'a, M: Model> Search<'a, M> {
         let sets =
             [&self.front, &self.next, &self.work, &self.later, &self.expanded].map(Frontier::bytes).iter().sum::<u64>();
         let log = self.log.as_ref().map_or(0, Log::bytes);
-        self.reservation.set(fixed as u64 + sets + log + self.states.bytes());
+        self.reservation.set(fixed as u64 + sets + log + self.states.bytes() + self.model.held());
     }
 
     fn on_invocation(&mut self, op: u32, now: u64) {

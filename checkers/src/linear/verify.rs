@@ -57,7 +57,6 @@ pub(super) fn verify_places<M: Model>(model: &M, ops: &[Operation<M::Op>], order
     let mut placed = vec![false; ops.len()];
     let mut latest_of_process: HashMap<i64, u32, FixedState> = HashMap::default();
     let mut latest: Option<&Operation<M::Op>> = None;
-    let mut state = model.init();
     for &i in order {
         let op = &ops[i as usize];
         if std::mem::replace(&mut placed[i as usize], true) {
@@ -76,12 +75,12 @@ pub(super) fn verify_places<M: Model>(model: &M, ops: &[Operation<M::Op>], order
             }
             *latest = i.max(*latest);
         }
-        state = model.step(&state, &op.op).ok_or(Flaw::Illegal(op.id))?;
     }
-    match ops.iter().zip(&placed).find(|(op, placed)| !**placed && op.ret.is_some()) {
-        Some((missing, _)) => Err(Flaw::Missing(missing.id)),
-        None => Ok(()),
+    if let Some((missing, _)) = ops.iter().zip(&placed).find(|(op, placed)| !**placed && op.ret.is_some()) {
+        return Err(Flaw::Missing(missing.id));
     }
+    let steps: Vec<&M::Op> = order.iter().map(|&i| &ops[i as usize].op).collect();
+    model.first_illegal(&steps).map_or(Ok(()), |at| Err(Flaw::Illegal(ops[order[at] as usize].id)))
 }
 
 /// Is there any order? Tries them one by one (Wing and Gong, 1993), and only leaves out what it has seen to lead nowhere; with no

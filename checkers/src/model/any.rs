@@ -63,6 +63,8 @@ trait Behaviour: Send + Sync {
     fn boxed(&self) -> Box<dyn Behaviour>;
     fn init(&self) -> AnyState;
     fn step(&self, state: AnyState, op: AnyOp) -> Option<AnyState>;
+    fn first_illegal(&self, order: &[&AnyOp]) -> Option<usize>;
+    fn held(&self) -> u64;
     fn kind(&self, op: AnyOp) -> &'static str;
     fn show_op(&self, op: AnyOp) -> String;
     fn show_state(&self, state: AnyState) -> String;
@@ -136,6 +138,15 @@ where
         self.model.step(&self.state(state), self.op(op)).map(|next| self.number(next))
     }
 
+    fn first_illegal(&self, order: &[&AnyOp]) -> Option<usize> {
+        self.model.first_illegal(&order.iter().map(|&&op| self.op(op)).collect::<Vec<_>>())
+    }
+
+    fn held(&self) -> u64 {
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        (states.list.capacity() * size_of::<M::State>() + states.table.capacity() * 5) as u64
+    }
+
     fn kind(&self, op: AnyOp) -> &'static str {
         self.model.kind(self.op(op))
     }
@@ -202,6 +213,14 @@ impl Model for AnyModel {
 
     fn step(&self, state: &AnyState, op: &AnyOp) -> Option<AnyState> {
         self.0.step(*state, *op)
+    }
+
+    fn first_illegal(&self, order: &[&AnyOp]) -> Option<usize> {
+        self.0.first_illegal(order)
+    }
+
+    fn held(&self) -> u64 {
+        self.0.held()
     }
 
     fn kind(&self, op: &AnyOp) -> &'static str {

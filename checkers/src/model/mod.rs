@@ -89,6 +89,23 @@ pub trait Model: Clone + Send + Sync {
     /// The state after the operation, or none when it cannot happen in this state with this result.
     fn step(&self, state: &Self::State, op: &Self::Op) -> Option<Self::State>;
 
+    /// The place of the first operation in this order that cannot happen where it stands.
+    fn first_illegal(&self, order: &[&Self::Op]) -> Option<usize> {
+        let mut state = self.init();
+        order.iter().position(|op| match self.step(&state, op) {
+            Some(next) => {
+                state = next;
+                false
+            }
+            None => true,
+        })
+    }
+
+    /// Bytes that the model itself holds by now, if that grows with what it is asked.
+    fn held(&self) -> u64 {
+        0
+    }
+
     /// The kind under which an operation is counted.
     fn kind(&self, _op: &Self::Op) -> &'static str {
         "operation"
