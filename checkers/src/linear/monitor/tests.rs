@@ -134,6 +134,15 @@ fn a_priority_queue_is_decided_as_by_brute_force_on_every_small_history() {
     (1..=4).for_each(|n| agree_on_every_history::<SmallestFirst>(n, 2, true));
 }
 
+#[test]
+#[ignore = "takes minutes"]
+fn collections_are_decided_as_by_brute_force_on_every_history_of_five_operations() {
+    agree_on_every_history::<OldestFirst>(5, 2, false);
+    agree_on_every_history::<NewestFirst>(5, 2, false);
+    agree_on_every_history::<AnyFirst>(5, 2, false);
+    agree_on_every_history::<SmallestFirst>(5, 2, true);
+}
+
 /// What a random history should look like.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
