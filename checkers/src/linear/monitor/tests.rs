@@ -328,8 +328,7 @@ fn histories_with_repeated_values_are_left_to_the_search_which_agrees_with_brute
     repeated::<AnyFirst>();
 }
 
-/// A removal that names what another took, or what was never inserted, or takes the newest of many from a queue, cannot be;
-/// whatever else happens.
+/// A removal that names what another took, or what was never inserted, cannot be, whatever else happens.
 #[test]
 fn one_operation_that_cannot_be_makes_a_true_run_invalid_and_is_in_the_evidence() {
     fn mutated<D: Discipline>(runs: u64) {
