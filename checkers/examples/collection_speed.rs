@@ -86,14 +86,13 @@ fn collection<D: Discipline>(title: &str, ops: usize, bad: bool, seed: u64) {
         },
     );
     if bad {
-        swap_removals(&mut history);
+        take_twice(&mut history);
     }
     measure(title, Collection::<D>::default(), history);
 }
 
-/// Near the end, two removals far from each other return what the other took, if their values were inserted by then; for a bag the
-/// same value is taken twice.
-fn swap_removals(history: &mut [Operation<CollectionOp>]) {
+/// The last removal returns what one somewhat earlier had taken.
+fn take_twice(history: &mut [Operation<CollectionOp>]) {
     let removals: Vec<usize> = (history.len() * 9 / 10..history.len())
         .filter(|&i| matches!(history[i].op, CollectionOp::Remove(Some(_))) && history[i].ret.is_some())
         .collect();

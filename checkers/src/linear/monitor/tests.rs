@@ -134,6 +134,15 @@ fn a_priority_queue_is_decided_as_by_brute_force_on_every_small_history() {
     (1..=4).for_each(|n| agree_on_every_history::<SmallestFirst>(n, 2, true));
 }
 
+#[test]
+#[ignore = "takes minutes"]
+fn collections_are_decided_as_by_brute_force_on_every_history_of_five_operations() {
+    agree_on_every_history::<OldestFirst>(5, 2, false);
+    agree_on_every_history::<NewestFirst>(5, 2, false);
+    agree_on_every_history::<AnyFirst>(5, 2, false);
+    agree_on_every_history::<SmallestFirst>(5, 2, true);
+}
+
 /// What a random history should look like.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
@@ -319,8 +328,7 @@ fn histories_with_repeated_values_are_left_to_the_search_which_agrees_with_brute
     repeated::<AnyFirst>();
 }
 
-/// A removal that names what another took, or what was never inserted, or takes the newest of many from a queue, cannot be;
-/// whatever else happens.
+/// A removal that names what another took, or what was never inserted, cannot be, whatever else happens.
 #[test]
 fn one_operation_that_cannot_be_makes_a_true_run_invalid_and_is_in_the_evidence() {
     fn mutated<D: Discipline>(runs: u64) {
