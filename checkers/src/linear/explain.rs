@@ -27,7 +27,8 @@ pub(super) fn known<M: Model>(problem: &Problem<M>, reached: Option<u32>, fronti
 /// The violation, still without its small sub-history.
 pub(super) fn violation<M: Model>(problem: &Problem<M>, stuck: &StuckAt, core: &[u32]) -> Violation {
     let op = &problem.ops[stuck.op as usize];
-    let explanation = explanation(problem, stuck);
+    let explanation =
+        if stuck.samples.is_empty() { of_monitor(problem, stuck, core) } else { explanation(problem, stuck) };
     let dead_ends = stuck.samples.iter().map(|sample| dead_end(problem, sample, op)).collect();
     let stuck = Stuck {
         key: problem.key,
@@ -41,6 +42,15 @@ pub(super) fn violation<M: Model>(problem: &Problem<M>, stuck: &StuckAt, core: &
     };
     let certificate = Some(Certificate::Stuck(Box::new(stuck)));
     Violation { kind: "nonlinearizable", ops: vec![op.id], explanation, certificate }
+}
+
+/// What is known when the search could not try all orders of a monitor's core.
+fn of_monitor<M: Model>(problem: &Problem<M>, stuck: &StuckAt, core: &[u32]) -> String {
+    let (name, n) = (name(problem, stuck.op as usize), core.len());
+    format!(
+        "{name} completed, but no order of what was invoked before allows it. {n} operations contradict each other, says the \
+         monitor; they have too many orders for the search to try them all."
+    )
 }
 
 fn explanation<M: Model>(problem: &Problem<M>, stuck: &StuckAt) -> String {

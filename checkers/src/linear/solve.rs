@@ -4,6 +4,8 @@
 //! part by the model's monitor where that applies, else by the search. Orders of parts are merged into one by giving every
 //! operation a moment at which it takes effect: the latest invocation up to it in its part's order.
 
+use std::time::Duration;
+
 use rayon::prelude::*;
 
 use super::monitor::{Conflict, Monitored, prefix};
@@ -98,7 +100,7 @@ fn solve_part<M: Model>(
     };
     let mut methods = vec![(Method::Monitor, 1)];
     if evidence.cross_check {
-        agree(&found, &searched()?, ops.len())?;
+        agree(&found, &searched()?, ops)?;
         methods = vec![(Method::Both, 1)];
     }
     Ok(Solved { found, methods, core })
@@ -145,7 +147,11 @@ fn both_searches<M: Model>(
     }
 }
 
-/// What the search says of a monitor's core: where it is stuck, in the places of the whole.
+/// How long the search may take over a monitor's core.
+const RECHECK: Duration = Duration::from_secs(3);
+
+/// What the search says of a monitor's core: where it is stuck, in the places of the whole. Where it has no answer in time (sets
+/// that are read whole have cores of many additions), the monitor's stands, without dead ends.
 fn stuck<M: Model>(
     model: &M,
     ops: &[Operation<M::Op>],
@@ -155,9 +161,14 @@ fn stuck<M: Model>(
 ) -> Result<Found, Failure> {
     let few: Vec<Operation<M::Op>> = core.iter().map(|&i| ops[i as usize].clone()).collect();
     let few = prefix(&few, ops[at as usize].ret.unwrap_or(u64::MAX));
-    match search::search(model, &few, budget, true) {
-        Ok(Found::Stuck(found)) if core[found.op as usize] == at => Ok(Found::Stuck(found.placed_at(core))),
-        Ok(Found::GaveUp { spent, .. }) => Ok(Found::GaveUp { spent, reached: None, frontier: 0 }),
+    // Returns at one time have no order among themselves.
+    let same = |op: u32| ops[op as usize].ret == ops[at as usize].ret;
+    match search::search(model, &few, &budget.part().within(RECHECK), true) {
+        Ok(Found::Stuck(found)) if same(core[found.op as usize]) => Ok(Found::Stuck(found.placed_at(core))),
+        Ok(Found::GaveUp { .. }) => match budget.spent() {
+            Some(spent) => Ok(Found::GaveUp { spent, reached: None, frontier: 0 }),
+            None => Ok(Found::Stuck(StuckAt { op: at, survivors: 0, samples: Vec::new() })),
+        },
         Ok(Found::Stuck(found)) => Err(Failure::Fault(format!(
             "the monitor found a conflict at the completion of {}, the search at that of {}",
             ops[at as usize].id, ops[core[found.op as usize] as usize].id
@@ -171,15 +182,15 @@ fn stuck<M: Model>(
 }
 
 /// Do monitor and search say the same? What one of them did not decide says nothing.
-fn agree(monitor: &Found, search: &Found, ops: usize) -> Result<(), Failure> {
+fn agree<O>(monitor: &Found, search: &Found, ops: &[Operation<O>]) -> Result<(), Failure> {
     let same = match (monitor, search) {
-        (Found::Stuck(a), Found::Stuck(b)) => a.op == b.op,
+        (Found::Stuck(a), Found::Stuck(b)) => ops[a.op as usize].ret == ops[b.op as usize].ret,
         (Found::Order(_), Found::Stuck(_)) | (Found::Stuck(_), Found::Order(_)) => false,
         _ => true,
     };
     let say = |found: &Found| match found {
         Found::Order(_) => "there is an order".to_string(),
-        Found::Stuck(stuck) => format!("none up to the return of operation {} of {ops}", stuck.op),
+        Found::Stuck(stuck) => format!("there is none up to the return of {}", ops[stuck.op as usize].id),
         Found::GaveUp { .. } => "nothing".to_string(),
     };
     if same {

@@ -9,7 +9,6 @@
 //! continuation: whatever is appended to them, no read and no compare-and-set finds what it saw, until something is written. All these are
 //! one state, and of the others, which are the beginnings of what was observed, there are as many as in a trie of that.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -258,15 +257,24 @@ impl Model for AppendList {
         matches!(op, Write(_))
     }
 
+    /// As often as a value is observed at once, it was appended or written.
     fn supported(&self, ops: &[&AppendOp]) -> bool {
-        let mut there: HashSet<Value> = self.initial.iter().collect();
+        let mut there: HashMap<Value, usize, FixedState> = HashMap::default();
+        self.initial.iter().for_each(|value| *there.entry(value).or_default() += 1);
         for op in ops {
             if let Append(piece) | Write(piece) | Cas(_, piece) = op {
-                there.extend(piece.iter());
+                piece.iter().for_each(|&value| *there.entry(value).or_default() += 1);
             }
         }
         ops.iter().all(|op| match op {
-            Read(Some(all)) | Cas(all, _) => all.iter().all(|value| there.contains(value)),
+            Read(Some(all)) | Cas(all, _) => {
+                let mut seen: HashMap<Value, usize, FixedState> = HashMap::default();
+                all.iter().all(|value| {
+                    let seen = seen.entry(*value).or_default();
+                    *seen += 1;
+                    there.get(value).is_some_and(|there| *seen <= *there)
+                })
+            }
             _ => true,
         })
     }

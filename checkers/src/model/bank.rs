@@ -122,9 +122,4 @@ impl Model for Bank {
             Transfer(from, to, amount) => *amount == 0 || from == to,
         }
     }
-
-    /// Without any one of its transfers all balances after it are others: a part shows nothing.
-    fn supported(&self, _ops: &[&BankOp]) -> bool {
-        false
-    }
 }

@@ -83,9 +83,4 @@ impl Model for Counter {
     fn observes(&self, op: &CounterOp) -> bool {
         op.adds() == 0
     }
-
-    /// Without any one of its changes all that follows is another number: a part shows nothing.
-    fn supported(&self, _ops: &[&CounterOp]) -> bool {
-        false
-    }
 }

@@ -60,11 +60,6 @@ impl Model for Mutex {
     fn show_state(&self, locked: &bool) -> String {
         if *locked { "locked" } else { "unlocked" }.to_string()
     }
-
-    /// Without a release, good acquisitions look bad: a part shows nothing but what can be left out safely.
-    fn supported(&self, _ops: &[&MutexOp]) -> bool {
-        false
-    }
 }
 
 /// An operation on a mutex with owners. An owner that is none is not known.
@@ -200,11 +195,6 @@ impl Model for OwnedMutex {
             *out &= !unknown && !kept.contains(&op.owner());
         }
     }
-
-    /// Without a release, good acquisitions look bad: a part shows nothing but what can be left out safely.
-    fn supported(&self, _ops: &[&OwnedOp]) -> bool {
-        false
-    }
 }
 
 /// An operation on a semaphore.
@@ -264,10 +254,5 @@ impl Model for Semaphore {
 
     fn observes(&self, op: &SemaphoreOp) -> bool {
         matches!(op, SemaphoreOp::Acquire(0) | SemaphoreOp::Release(0))
-    }
-
-    /// Without a release, good acquisitions look bad: a part shows nothing but what can be left out safely.
-    fn supported(&self, _ops: &[&SemaphoreOp]) -> bool {
-        false
     }
 }

@@ -173,8 +173,9 @@ pub trait Model: Clone + Send + Sync {
         Monitored::NotApplicable
     }
 
-    /// Could everything that these operations observe have come from them or from the initial state, were order free?
+    /// Could everything that these operations observe have come from them or from the initial state, were order free? Where a
+    /// model does not know, no smaller sub-history is shown than one that proves something of the whole.
     fn supported(&self, _ops: &[&Self::Op]) -> bool {
-        true
+        false
     }
 }

@@ -114,8 +114,8 @@ fn agrees<M: Model<State: Send> + 'static>(name: &str, made: impl Made<M>, op: i
     assert!(changed.valid > changed.all / 50 && changed.valid < changed.all * 49 / 50, "{name}");
 }
 
-/// Of a legal history: what may be left out safely leaves an order, all observed is supported (unless the model says nothing of
-/// that), and along the way operations observe and overwrite as promised.
+/// Of a legal history: what may be left out safely leaves an order, and along the way operations observe and overwrite as
+/// promised.
 fn keeps_its_promises<M: Model>(
     model: &M,
     ops: &[Operation<M::Op>],

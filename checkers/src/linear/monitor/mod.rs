@@ -5,8 +5,8 @@
 //! others that it does not apply; the search decides those.
 //!
 //! Nothing that a monitor says is taken on trust. Its order is verified before it counts, and of a conflict the search is
-//! asked whether the few operations of its core really have no order; where the two do not agree, the answer is
-//! `unknown` and a fault of the checker. (Not checked is what a monitor says of the rest: that leaving out all but the core could
+//! asked whether the few operations of its core really have no order (for some seconds; what it cannot decide by then the report
+//! says); where the two do not agree, the answer is `unknown` and a fault of the checker. (Not checked is what a monitor says of the rest: that leaving out all but the core could
 //! not have hidden an order, and that the conflict appears no earlier. The tests and `--cross-check` do that.)
 
 use super::Operation;
