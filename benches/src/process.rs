@@ -14,6 +14,14 @@ pub fn status_bytes(label: &str) -> Result<u64, Box<dyn Error>> {
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
+/// From now on `VmHWM:` is the peak of what comes after this.
+///
+/// # Errors
+/// Elsewhere than on Linux.
+pub fn reset_peak() -> Result<(), Box<dyn Error>> {
+    Ok(std::fs::write("/proc/self/clear_refs", "5")?)
+}
+
 /// Machine, profile, load and date.
 pub fn circumstances() -> String {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
