@@ -6,6 +6,7 @@ pub mod descriptive;
 pub mod linear;
 pub mod model;
 pub mod outcome;
+pub mod txn;
 
 pub use budget::{Budget, Spent};
 pub use model::Model;

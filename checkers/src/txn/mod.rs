@@ -1,0 +1,4 @@
+//! Isolation of transactions.
+
+pub mod anomaly;
+pub mod lattice;
