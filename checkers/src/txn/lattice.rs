@@ -502,4 +502,4 @@ static CLOSURE: LazyLock<Closure> = LazyLock::new(|| {
 });
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,7 +7,7 @@ use super::*;
 use crate::txn::anomaly::IMPLIES;
 
 /// A file of the corpus, decompressed; `None`, said aloud, where there is no corpus.
-fn corpus(file: &str) -> Option<Box<dyn BufRead>> {
+pub(crate) fn corpus(file: &str) -> Option<Box<dyn BufRead>> {
     let near = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpus");
     let root = std::env::var_os("ELENCH_CORPUS").map_or_else(|| near.into(), PathBuf::from);
     let path = root.join("isolation").join(file);
@@ -20,11 +20,11 @@ fn corpus(file: &str) -> Option<Box<dyn BufRead>> {
     Some(Box::new(BufReader::new(plain)))
 }
 
-fn strings(v: &Value) -> Vec<&str> {
+pub(crate) fn strings(v: &Value) -> Vec<&str> {
     v.as_array().into_iter().flatten().map(|s| s.as_str().unwrap()).collect()
 }
 
-fn kinds(v: &Value) -> AnomalySet {
+pub(crate) fn kinds(v: &Value) -> AnomalySet {
     strings(v).into_iter().map(|n| Anomaly::from_name(n).unwrap_or_else(|| panic!("{n}"))).collect()
 }
 
@@ -104,7 +104,7 @@ fn no_kind_is_reported_before_one_that_is_worse() {
 }
 
 /// Kinds that the reference looks for whatever it is asked: they rule models out even where they are not listed.
-const ALWAYS_FOUND: AnomalySet = AnomalySet::of(&[
+pub(crate) const ALWAYS_FOUND: AnomalySet = AnomalySet::of(&[
     Anomaly::G1a,
     Anomaly::G1b,
     Anomaly::DirtyUpdate,
