@@ -68,7 +68,7 @@ struct Known {
     writer: Txn,
     /// A write of it by a transaction that failed.
     failed: Mop,
-    /// Its writer wrote the key again.
+    /// Its writer, failed or not, wrote the key again.
     overwritten: Mop,
     /// It was written more than once, or also initial: who reads it may have read from any of these.
     ambiguous: bool,
@@ -96,11 +96,14 @@ struct Touch {
 }
 
 impl Touch {
-    fn first(&self) -> Version {
-        if self.read != NONE { self.read } else { self.wrote }
+    /// The version that it met first. A read of the initial one is passed over if a write follows: that the key had been
+    /// written before is a cycle by name (`rw`, and process or real-time order), which should not cost the key's whole order.
+    fn met(&self) -> Version {
+        if self.wrote == NONE || (self.read != NONE && self.read != INITIAL) { self.read } else { self.wrote }
     }
 
-    fn last(&self) -> Version {
+    /// The version that it left behind.
+    fn left(&self) -> Version {
         if self.wrote != NONE { self.wrote } else { self.read }
     }
 }
@@ -117,6 +120,8 @@ struct Fan {
 struct Shard {
     edges: Vec<(Txn, Txn, Rel)>,
     fans: Vec<Fan>,
+    /// Did a version say anything about a transaction, if only about the one that wrote it?
+    said: bool,
     cases: Cases,
 }
 
@@ -296,12 +301,12 @@ impl<'a> Scan<'a> {
             let mut before: Option<usize> = None;
             for &mop in mops.iter().filter(|&&m| txns.kind[m as usize].writes()) {
                 let version = self.write(key, txn, mop);
-                if let Some(before) = before.filter(|&b| b != version)
-                    && self.versions[before].writer == txn
-                {
+                let failed = txns.status[txn as usize] == Status::Fail;
+                let own = |known: &Known| if failed { known.writer == NONE } else { known.writer == txn };
+                if let Some(before) = before.filter(|&b| b != version && own(&self.versions[b])) {
                     self.versions[before].overwritten = mop;
                 }
-                if self.versions[version].writer == txn {
+                if own(&self.versions[version]) {
                     self.versions[version].overwritten = NONE;
                 }
                 before = Some(version);
@@ -321,7 +326,7 @@ impl<'a> Scan<'a> {
         if self.txns.status[txn as usize] == Status::Fail {
             known.failed = if known.failed == NONE { mop } else { known.failed };
         } else if known.writer == NONE {
-            (known.write, known.writer) = (mop, txn);
+            (known.write, known.writer, known.overwritten) = (mop, txn, NONE);
             known.ambiguous = value == NIL;
         } else if known.writer != txn {
             known.ambiguous = true;
@@ -375,7 +380,10 @@ impl<'a> Scan<'a> {
         match known {
             None => cases.add(Anomaly::GarbageRead, || (key, vec![mop], vec![value])),
             Some(known) if known.writer == NONE => {
-                cases.add(Anomaly::G1a, || (key, vec![mop, known.failed], vec![value]))
+                cases.add(Anomaly::G1a, || (key, vec![mop, known.failed], vec![value]));
+                if known.overwritten != NONE {
+                    cases.add(Anomaly::G1b, || (key, vec![mop, known.failed, known.overwritten], vec![value]));
+                }
             }
             Some(known) if known.ambiguous => {}
             Some(known) if known.writer == txn => {
@@ -483,11 +491,11 @@ impl<'a> Scan<'a> {
             }
             let (of_key, last) = self.last[process as usize];
             if of_key == key + 1 {
-                pairs.extend(self.pair(last, t.first()));
+                pairs.extend(self.pair(last, t.met()));
             }
             // One whose end is unknown may take effect after its process went on.
-            if self.txns.ok(t.txn) && self.certain(t.last()) {
-                self.last[process as usize] = (key + 1, t.last());
+            if self.txns.ok(t.txn) && self.certain(t.left()) {
+                self.last[process as usize] = (key + 1, t.left());
             }
         }
         pairs
@@ -497,7 +505,7 @@ impl<'a> Scan<'a> {
         let mut left = vec![u64::MAX; self.versions.len()];
         let mut met = vec![None; self.versions.len()];
         for t in &self.touches {
-            let (first, last) = (t.first() as usize, t.last() as usize);
+            let (first, last) = (t.met() as usize, t.left() as usize);
             left[last] = left[last].min(self.txns.complete[t.txn as usize]);
             met[first] = met[first].max(Some(self.txns.invoke[t.txn as usize]));
         }
@@ -547,6 +555,7 @@ impl<'a> Scan<'a> {
             return;
         }
         let to: Vec<Txn> = later.iter().filter_map(|&v| installer(v)).collect();
+        self.shard.said |= !to.is_empty();
         if from.len() > 2 && to.len() > 2 {
             return self.shard.fans.push(Fan { from, to });
         }
@@ -720,7 +729,8 @@ fn of_registers(
     result.sizes.edges = graph.edges() as u64;
     result.sizes.in_windows = graph.roots().count() as u64;
     let found = cycles::find(&graph, options.examples, budget);
-    if found.components == 0 && result.findings.is_empty() && super::says_nothing(&timeline, txns, &all, real_time) {
+    let said = registers.shards.iter().any(|shard| shard.said);
+    if found.components == 0 && !said && super::says_nothing(&timeline, txns, &all, real_time) {
         result.add(Anomaly::EmptyGraph, 1);
     }
     result.sizes.components = found.components;
@@ -932,8 +942,8 @@ impl Explainer<'_> {
         {
             return Some((on_key(t.txn)?, format!("{} read the one and wrote the other", txns.op(t.txn))));
         }
-        let left = || touches.iter().filter(|t| t.last() == earlier && txns.ok(t.txn));
-        let met = || touches.iter().filter(|t| t.first() == later);
+        let left = || touches.iter().filter(|t| t.left() == earlier && txns.ok(t.txn));
+        let met = || touches.iter().filter(|t| t.met() == later);
         if assumed.sequential_keys {
             for b in met() {
                 let process = txns.process[b.txn as usize];
