@@ -274,7 +274,7 @@ impl<'a> Graph<'a> {
             return Some(unpack(self.targets[i as usize]));
         }
         let time = self.timeline.time.get(node as usize).copied().filter(|_| node < self.txns).unwrap_or(NONE);
-        (i == end && time != NONE).then_some((self.rows + time, Rel::RealTime))
+        (i == end && time != NONE).then(|| (self.rows + time, Rel::RealTime))
     }
 
     /// A time node leads to the next one, if a transaction that may lie on a cycle completed there, and to transactions.

@@ -45,7 +45,7 @@ pub struct Cases {
 pub const EXAMPLES: u64 = 8;
 
 impl Cases {
-    fn add(&mut self, kind: Anomaly, case: impl FnOnce() -> (u32, Vec<Mop>, Vec<i64>)) {
+    pub(super) fn add(&mut self, kind: Anomaly, case: impl FnOnce() -> (u32, Vec<Mop>, Vec<i64>)) {
         let at = match self.counts.iter().position(|&(k, _)| k == kind) {
             Some(at) => at,
             None => {
@@ -70,7 +70,7 @@ impl Cases {
         &self.examples
     }
 
-    fn merge(&mut self, other: Cases) {
+    pub(super) fn merge(&mut self, other: Cases) {
         for case in other.examples {
             if self.examples.iter().filter(|c| c.kind == case.kind).count() < EXAMPLES as usize {
                 self.examples.push(case);
@@ -291,7 +291,7 @@ struct Append {
 
 /// Appends of the key at hand by element.
 #[derive(Debug, Default)]
-struct Index {
+pub(super) struct Index {
     base: i64,
     table: Vec<u32>,
     map: HashMap<i64, u32, FixedState>,
@@ -299,7 +299,7 @@ struct Index {
 }
 
 impl Index {
-    fn clear(&mut self, appends: usize, least: i64, most: i64) {
+    pub(super) fn clear(&mut self, appends: usize, least: i64, most: i64) {
         let span = most.wrapping_sub(least) as u64;
         self.mapped = span > 8 * appends as u64 + 64;
         self.base = least;
@@ -311,7 +311,7 @@ impl Index {
     }
 
     #[inline]
-    fn get(&self, element: i64) -> Option<usize> {
+    pub(super) fn get(&self, element: i64) -> Option<usize> {
         let found = match self.mapped {
             true => self.map.get(&element).copied(),
             false => self.table.get(element.wrapping_sub(self.base) as u64 as usize).copied(),
@@ -320,7 +320,7 @@ impl Index {
     }
 
     #[inline]
-    fn set(&mut self, element: i64, at: usize) {
+    pub(super) fn set(&mut self, element: i64, at: usize) {
         match self.mapped {
             true => {
                 self.map.insert(element, at as u32);

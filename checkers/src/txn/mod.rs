@@ -11,7 +11,9 @@ pub mod anomaly;
 pub mod cycles;
 pub mod explain;
 pub mod history;
+pub mod lattice;
 pub mod lists;
+pub mod register;
 #[cfg(test)]
 mod tests;
 pub mod verify;
