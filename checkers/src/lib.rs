@@ -3,9 +3,11 @@
 
 pub mod budget;
 pub mod descriptive;
+pub mod graph;
 pub mod linear;
 pub mod model;
 pub mod outcome;
+pub mod txn;
 
 pub use budget::{Budget, Spent};
 pub use model::Model;

@@ -1,0 +1,377 @@
+//! Why does each step of a cycle hold, and what exactly is wrong elsewhere?
+//!
+//! The search knows only that one transaction comes before another one. Here the micro-operations that make it so are found
+//! again, and named by operation and place in it, so that a person, or [`verify`](super::verify), can look them up in the
+//! history.
+
+use std::fmt::Write;
+
+use elench_formats::History;
+use elench_formats::history::Status;
+
+use super::anomaly::Anomaly;
+use super::cycles::Cycle;
+use super::history::{Kind, Mop, Txn, Txns};
+use super::lists::{Case, Lists};
+use crate::graph::Rel;
+use crate::graph::search::Link;
+use crate::outcome::OpId;
+
+/// A micro-operation, by its operation and its place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MopAt {
+    /// The operation.
+    pub op: OpId,
+    /// Place among its micro-operations.
+    pub at: u32,
+}
+
+/// Why one transaction comes before another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It appended, or wrote, first.
+    Ww {
+        /// What it appended.
+        earlier: MopAt,
+        /// What the other one appended.
+        later: MopAt,
+        /// A committed read that holds the earlier one, and the later one only after it or not at all.
+        shown_by: MopAt,
+    },
+    /// The other one read what it appended.
+    Wr {
+        /// What it appended.
+        write: MopAt,
+        /// The read that holds it.
+        read: MopAt,
+    },
+    /// It did not yet see what the other one appended.
+    Rw {
+        /// Its read.
+        read: MopAt,
+        /// What the other one appended.
+        write: MopAt,
+    },
+    /// The same process ran it earlier.
+    Process(i64),
+    /// It had completed when the other one was invoked.
+    RealTime {
+        /// Event index of its completion.
+        completed: u64,
+        /// Event index of the other one's invocation.
+        invoked: u64,
+    },
+}
+
+/// A step of a cycle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What comes before.
+    pub from: OpId,
+    /// What comes after.
+    pub to: OpId,
+    /// How it is called.
+    pub rel: Rel,
+    /// Why; none when no reason was found again, which would be a mistake of ours.
+    pub reason: Option<Reason>,
+    /// Why, for a person.
+    pub text: String,
+}
+
+/// An example of an anomaly, explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Explained {
+    /// What is no cycle.
+    Case(ExplainedCase),
+    /// A cycle.
+    Cycle(ExplainedCycle),
+}
+
+/// What is wrong, if it is no cycle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedCase {
+    /// What it is.
+    pub kind: Anomaly,
+    /// The micro-operations that show it, in the order in which the text names them.
+    pub mops: Vec<MopAt>,
+    /// The text of the key.
+    pub key: String,
+    /// Why, for a person.
+    pub text: String,
+}
+
+/// A cycle, step by step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedCycle {
+    /// What it is.
+    pub kind: Anomaly,
+    /// Its steps.
+    pub steps: Vec<Step>,
+}
+
+impl Explained {
+    /// The operations involved, each once.
+    pub fn ops(&self) -> Vec<OpId> {
+        let mut ops: Vec<OpId> = match self {
+            Explained::Case(case) => case.mops.iter().map(|m| m.op).collect(),
+            Explained::Cycle(cycle) => cycle.steps.iter().map(|s| s.from).collect(),
+        };
+        let mut seen = Vec::new();
+        ops.retain(|op| {
+            let new = !seen.contains(op);
+            seen.push(*op);
+            new
+        });
+        ops
+    }
+
+    /// For a person.
+    pub fn text(&self) -> String {
+        match self {
+            Explained::Case(case) => case.text.clone(),
+            Explained::Cycle(cycle) => {
+                let steps: Vec<&str> = cycle.steps.iter().map(|s| s.text.as_str()).collect();
+                steps.join("; ")
+            }
+        }
+    }
+}
+
+/// Elements of a list that are shown on either side of where it matters.
+const SHOWN: usize = 4;
+
+/// Explains what was found in lists.
+#[derive(Debug)]
+pub struct Explainer<'a> {
+    history: &'a History,
+    lists: &'a Lists<'a>,
+    txns: &'a Txns<'a>,
+}
+
+impl<'a> Explainer<'a> {
+    /// For a history and what was inferred from it.
+    pub fn new(history: &'a History, lists: &'a Lists<'a>) -> Self {
+        Explainer { history, lists, txns: lists.txns() }
+    }
+
+    /// A cycle with the reasons for its steps.
+    pub fn cycle(&self, cycle: &Cycle) -> ExplainedCycle {
+        ExplainedCycle { kind: cycle.kind, steps: cycle.links.iter().map(|&link| self.step(link)).collect() }
+    }
+
+    fn step(&self, link: Link) -> Step {
+        let found = match link.rel {
+            Rel::Ww => self.ww(link),
+            Rel::Wr => self.wr(link),
+            Rel::Rw => self.rw(link),
+            Rel::Process => self.process(link),
+            Rel::RealTime | Rel::Pass => self.real_time(link),
+        };
+        let (from, to) = (self.txns.op(link.from), self.txns.op(link.to));
+        let (reason, text) = match found {
+            Some((reason, text)) => (Some(reason), text),
+            None => (None, format!("{from} comes before {to} ({})", link.rel)),
+        };
+        Step { from, to, rel: link.rel, reason, text }
+    }
+
+    fn at(&self, mop: Mop) -> MopAt {
+        let txn = self.txns.txn_of(mop);
+        MopAt { op: self.txns.op(txn), at: mop - self.txns.offsets[txn as usize] }
+    }
+
+    fn of_kind(&self, txn: Txn, kind: Kind) -> impl Iterator<Item = Mop> + '_ {
+        self.txns.mops(txn).map(|m| m as Mop).filter(move |&m| self.txns.kind[m as usize] == kind)
+    }
+
+    /// Micro-operations of two transactions on the same key.
+    fn pairs(&self, link: Link, one: Kind, other: Kind) -> impl Iterator<Item = (Mop, Mop)> + '_ {
+        self.of_kind(link.from, one).flat_map(move |a| {
+            let key = self.txns.key[a as usize];
+            self.of_kind(link.to, other).filter(move |&b| self.txns.key[b as usize] == key).map(move |b| (a, b))
+        })
+    }
+
+    fn place(&self, list: &[i64], mop: Mop) -> Option<usize> {
+        let element = self.txns.value[mop as usize];
+        list.iter().position(|&e| e == element)
+    }
+
+    fn names(&self, mop: Mop) -> (String, String) {
+        let key = self.txns.key_text(self.history, self.txns.key[mop as usize]);
+        (key, self.txns.text(self.history, self.txns.value[mop as usize]))
+    }
+
+    fn ww(&self, link: Link) -> Option<(Reason, String)> {
+        let close = |&(a, b): &(Mop, Mop)| {
+            let (list, _) = self.lists.longest(self.txns.key[a as usize])?;
+            let from = self.place(list, a)?;
+            let to = self.place(list, b).unwrap_or(list.len());
+            (from < to).then_some(to - from)
+        };
+        let (a, b) = self
+            .pairs(link, Kind::Append, Kind::Append)
+            .filter_map(|pair| close(&pair).map(|d| (d, pair)))
+            .min_by_key(|&(d, _)| d)?
+            .1;
+        let (list, read) = self.lists.longest(self.txns.key[a as usize])?;
+        let (key, first) = self.names(a);
+        let (_, second) = self.names(b);
+        let (from, to, reader) = (self.txns.op(link.from), self.txns.op(link.to), self.txns.op(self.txns.txn_of(read)));
+        let seen = self.around(list, self.place(list, a)?);
+        let text = match self.place(list, b) {
+            Some(_) => {
+                format!("{from} appended {first} to {key} before {to} appended {second} to it, as {reader} read {seen}")
+            }
+            None => format!(
+                "{from} appended {first} to {key} before {to} appended {second}, as {reader} read {seen} without {second}"
+            ),
+        };
+        Some((Reason::Ww { earlier: self.at(a), later: self.at(b), shown_by: self.at(read) }, text))
+    }
+
+    fn wr(&self, link: Link) -> Option<(Reason, String)> {
+        let (write, read) = self
+            .pairs(link, Kind::Append, Kind::ReadList)
+            .filter_map(|(a, r)| self.place(self.txns.list(r), a).map(|p| (self.txns.list(r).len() - p, (a, r))))
+            .min_by_key(|&(d, _)| d)?
+            .1;
+        let (key, element) = self.names(write);
+        let list = self.txns.list(read);
+        let seen = self.around(list, self.place(list, write)?);
+        let (from, to) = (self.txns.op(link.from), self.txns.op(link.to));
+        let text = format!("{to} read {key} as {seen} with {element}, which {from} appended");
+        Some((Reason::Wr { write: self.at(write), read: self.at(read) }, text))
+    }
+
+    fn rw(&self, link: Link) -> Option<(Reason, String)> {
+        let next = |&(r, b): &(Mop, Mop)| {
+            let seen = self.txns.list(r);
+            if self.place(seen, b).is_some() {
+                return None;
+            }
+            let (list, _) = self.lists.longest(self.txns.key[b as usize])?;
+            let place = self.place(list, b).unwrap_or(list.len());
+            Some(place.abs_diff(seen.len()))
+        };
+        let (read, write) = self
+            .pairs(link, Kind::ReadList, Kind::Append)
+            .filter_map(|pair| next(&pair).map(|d| (d, pair)))
+            .min_by_key(|&(d, _)| d)?
+            .1;
+        let (key, element) = self.names(write);
+        let list = self.txns.list(read);
+        let seen = self.around(list, list.len());
+        let (from, to) = (self.txns.op(link.from), self.txns.op(link.to));
+        let text = format!("{from} read {key} as {seen} and so did not see {element}, which {to} appended");
+        Some((Reason::Rw { read: self.at(read), write: self.at(write) }, text))
+    }
+
+    fn process(&self, link: Link) -> Option<(Reason, String)> {
+        let process = self.history.op(self.txns.row[link.from as usize] as usize).process()?;
+        let (from, to) = (self.txns.op(link.from), self.txns.op(link.to));
+        Some((Reason::Process(process), format!("process {process} ran {from} before {to}")))
+    }
+
+    fn real_time(&self, link: Link) -> Option<(Reason, String)> {
+        let (completed, invoked) = (self.txns.complete[link.from as usize], self.txns.invoke[link.to as usize]);
+        let (from, to) = (self.txns.op(link.from), self.txns.op(link.to));
+        let mut text = format!("{from} had completed (event {completed}) when {to} was invoked (event {invoked})");
+        let times = |t: u32| self.history.op(self.txns.row[t as usize] as usize);
+        if let (Some(end), Some(start)) = (times(link.from).complete_time(), times(link.to).invoke_time())
+            && start > end
+        {
+            let _ = write!(text, ", {} ns later", start - end);
+        }
+        (completed < invoked).then_some((Reason::RealTime { completed, invoked }, text))
+    }
+
+    /// A list around one of its places.
+    fn around(&self, list: &[i64], place: usize) -> String {
+        let from = place.saturating_sub(SHOWN);
+        let to = (place + SHOWN).min(list.len());
+        let mut out = String::from(if from > 0 { "[…" } else { "[" });
+        for (i, &element) in list[from..to].iter().enumerate() {
+            if i > 0 || from > 0 {
+                out.push(' ');
+            }
+            out.push_str(&self.txns.text(self.history, element));
+        }
+        out.push_str(if to < list.len() { " …]" } else { "]" });
+        out
+    }
+
+    /// A case in words.
+    pub fn case(&self, case: &Case) -> ExplainedCase {
+        let key = self.txns.key_text(self.history, case.key);
+        let mops: Vec<MopAt> = case.mops.iter().map(|&m| self.at(m)).collect();
+        let op = |i: usize| mops.get(i).map_or_else(|| "?".to_string(), |m| m.op.to_string());
+        let e = |i: usize| case.elements.get(i).map_or_else(|| "nil".to_string(), |&c| self.txns.text(self.history, c));
+        let read = |i: usize, mark: i64| {
+            let Some(&mop) = case.mops.get(i).filter(|&&m| self.txns.kind[m as usize] == Kind::ReadList) else {
+                return "[…]".to_string();
+            };
+            let list = self.txns.list(mop);
+            self.around(list, list.iter().position(|&x| x == mark).unwrap_or(list.len()))
+        };
+        let mark = case.elements.first().copied().unwrap_or(0);
+        let text = match case.kind {
+            Anomaly::G1a => format!(
+                "{} read {key} as {} with {}, which {} appended, and that failed",
+                op(0),
+                read(0, mark),
+                e(0),
+                op(1)
+            ),
+            Anomaly::G1b => format!(
+                "{} read {key} as {}, which ends with {}; but {} went on to append {}",
+                op(0),
+                read(0, mark),
+                e(0),
+                op(1),
+                e(1)
+            ),
+            Anomaly::DirtyUpdate => format!(
+                "{} appended {} to {key} after {}, which {} had appended, and that failed: {} read {}",
+                op(1),
+                e(1),
+                e(0),
+                op(0),
+                op(2),
+                read(2, mark)
+            ),
+            Anomaly::Internal => format!(
+                "{} read {key} as {}, which does not agree with what it read and appended before ({})",
+                op(0),
+                read(mops.len().saturating_sub(1), mark),
+                if case.elements.is_empty() {
+                    "nothing since its last read".into()
+                } else {
+                    format!("{} last", e(case.elements.len() - 1))
+                }
+            ),
+            Anomaly::DuplicateElements => format!("{} read {key} as {}, with {} twice", op(0), read(0, mark), e(0)),
+            Anomaly::GarbageRead => {
+                format!("{} read {key} as {} with {}, which nobody appended", op(0), read(0, mark), e(0))
+            }
+            Anomaly::IncompatibleOrder => {
+                let longest = self.lists.longest(case.key).map_or_else(String::new, |(list, read)| {
+                    let place = list.iter().position(|e| Some(e) == case.elements.get(1)).unwrap_or(0);
+                    format!(", but {} read it as {}", self.txns.op(self.txns.txn_of(read)), self.around(list, place))
+                });
+                format!("{} read {key} as {}{longest}: neither is the beginning of the other", op(0), read(0, mark))
+            }
+            Anomaly::LostUpdate => {
+                format!("{} and {} both read {key} as {} and appended to it", op(0), op(1), read(0, mark))
+            }
+            Anomaly::FutureRead => {
+                format!("{} read {key} as {} with {}, which it appended only later", op(0), read(0, mark), e(0))
+            }
+            Anomaly::DuplicateWrites => format!("{} and {} both appended {} to {key}", op(0), op(1), e(0)),
+            kind => format!("{kind} at {key}, by {}", op(0)),
+        };
+        let failed = |m: &Mop| self.txns.status[self.txns.txn_of(*m) as usize] == Status::Fail;
+        debug_assert!(case.kind != Anomaly::G1a || case.mops.get(1).is_some_and(failed));
+        ExplainedCase { kind: case.kind, mops, key, text }
+    }
+}

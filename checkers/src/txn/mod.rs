@@ -1,0 +1,285 @@
+//! What do the transactions that clients ran prove about isolation?
+//!
+//! [`history`] holds transactions as flat columns. Of these, [`lists`] infers the order of each key's versions, says what is wrong
+//! without any cycle, and which transaction must come before which; [`crate::graph`] keeps what may lie on cycles, [`cycles`] names
+//! them, [`explain`] says why each step holds, and [`verify`] checks all of it against the history by itself.
+//!
+//! A valid history comes with an order of its transactions that, run one after the other, gives every read what it returned, and that
+//! no completed transaction contradicts.
+
+pub mod anomaly;
+pub mod cycles;
+pub mod explain;
+pub mod history;
+pub mod lattice;
+pub mod lists;
+pub mod register;
+#[cfg(test)]
+mod tests;
+pub mod verify;
+
+use std::collections::BTreeMap;
+
+use elench_formats::History;
+use elench_formats::history::Status;
+
+use crate::budget::Budget;
+use crate::graph::build::{Graph, MAX_NODES, Timeline};
+use crate::graph::{Dependencies, Rel, Sink};
+use crate::outcome::{Coverage, OpId, Why};
+use anomaly::{Anomaly, AnomalySet};
+use cycles::{Cycles, Unnamed};
+use explain::{Explained, Explainer};
+use history::{Arena, NONE, Txn, Txns, UnknownMop, Workload};
+use lists::Lists;
+
+/// How to check.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Look at real-time order, where the history has one.
+    pub real_time: bool,
+    /// Look at the order within processes.
+    pub process: bool,
+    /// Examples to explain of each kind.
+    pub examples: usize,
+    /// Give the order of transactions, where there is one.
+    pub certificate: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { real_time: true, process: true, examples: 4, certificate: true }
+    }
+}
+
+/// What was found of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How many: reads, elements or versions for what is no cycle; for cycles see [`cycles`].
+    pub count: u64,
+    /// Some of them, explained.
+    pub examples: Vec<Explained>,
+}
+
+/// All that a history of transactions proves.
+#[derive(Clone, Debug, Default)]
+pub struct TxnResult {
+    /// What is wrong, or undecided, by kind.
+    pub findings: BTreeMap<Anomaly, Finding>,
+    /// What this rests on.
+    pub coverage: Coverage,
+    /// Micro-operations that are none of the workload's, the first few.
+    pub unknown: Vec<UnknownMop>,
+    /// Components whose cycles could not be named within the budget, the first few.
+    pub unnamed: Vec<Unnamed>,
+    /// Why nothing, or not everything, could be judged.
+    pub undecided: Option<Why>,
+    /// Where nothing is wrong: an order that explains everything.
+    pub order: Option<Vec<OpId>>,
+    /// Sizes, for those who want to know what it took.
+    pub sizes: Sizes,
+}
+
+/// How large the problem was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Transactions.
+    pub transactions: u64,
+    /// Micro-operations.
+    pub micro_operations: u64,
+    /// Keys.
+    pub keys: u64,
+    /// Transactions that may have lain on cycles.
+    pub in_windows: u64,
+    /// Edges between these.
+    pub edges: u64,
+    /// Components with more than one transaction.
+    pub components: u64,
+    /// Transactions of the largest.
+    pub largest: u64,
+}
+
+impl TxnResult {
+    /// The kinds found.
+    pub fn kinds(&self) -> AnomalySet {
+        self.findings.keys().copied().collect()
+    }
+
+    fn add(&mut self, kind: Anomaly, count: u64) {
+        self.findings.entry(kind).or_insert(Finding { count: 0, examples: Vec::new() }).count += count;
+    }
+}
+
+/// Checks a history of transactions that append to lists and read them.
+pub fn check_list_append(history: &History, options: &Options, budget: &Budget) -> TxnResult {
+    let run = || {
+        let mut arena = Arena::default();
+        let txns = Txns::read(history, Workload::ListAppend, &mut arena);
+        of_lists(history, &txns, options, budget)
+    };
+    match rayon::ThreadPoolBuilder::new().num_threads(budget.thread_count()).build() {
+        Ok(pool) => pool.install(run),
+        Err(_) => run(),
+    }
+}
+
+fn of_lists(history: &History, txns: &Txns<'_>, options: &Options, budget: &Budget) -> TxnResult {
+    let mut result =
+        TxnResult { coverage: coverage(history, txns), unknown: txns.unknown.clone(), ..TxnResult::default() };
+    result.sizes.transactions = txns.len() as u64;
+    result.sizes.micro_operations = txns.mop_count() as u64;
+    result.sizes.keys = txns.keys.len() as u64;
+    if txns.len().saturating_add(txns.mop_count()) > MAX_NODES {
+        result.undecided = Some(Why::Other(format!("more than {MAX_NODES} transactions and micro-operations")));
+        return result;
+    }
+    let mut held = budget.reserve();
+    held.set(txns.memory() as u64 * 2);
+    if txns.unknown_count > 0 {
+        result.add(Anomaly::UnknownMicroOp, txns.unknown_count);
+    }
+    let lists = Lists::new(txns);
+    for &(kind, count) in lists.cases().counts() {
+        result.add(kind, count);
+    }
+    let real_time = options.real_time && history.meta().real_time;
+    let timeline = Timeline::new(&txns.invoke, &txns.complete, lists.seen(), real_time);
+    let all = WithProcesses { lists: &lists, txns, process: options.process };
+    let graph = Graph::build(&timeline, &all);
+    result.sizes.edges = graph.edges() as u64;
+    result.sizes.in_windows = graph.roots().count() as u64;
+    let found = cycles::find(&graph, options.examples, budget);
+    if found.components == 0 && result.findings.is_empty() && says_nothing(&timeline, txns, &all, real_time) {
+        result.add(Anomaly::EmptyGraph, 1);
+    }
+    result.take(history, &lists, &graph, &timeline, found, options);
+    result
+}
+
+impl TxnResult {
+    fn take(
+        &mut self,
+        history: &History,
+        lists: &Lists<'_>,
+        graph: &Graph<'_>,
+        timeline: &Timeline,
+        found: Cycles,
+        options: &Options,
+    ) {
+        self.sizes.components = found.components;
+        self.sizes.largest = found.largest as u64;
+        let explainer = Explainer::new(history, lists);
+        for case in lists.cases().examples() {
+            if let Some(finding) = self.findings.get_mut(&case.kind)
+                && finding.examples.len() < options.examples
+            {
+                finding.examples.push(Explained::Case(explainer.case(case)));
+            }
+        }
+        for (kind, count) in found.counts {
+            self.add(kind, count);
+        }
+        for (kind, cycles) in &found.examples {
+            if let Some(finding) = self.findings.get_mut(kind) {
+                finding.examples.extend(cycles.iter().map(|c| Explained::Cycle(explainer.cycle(c))));
+            }
+        }
+        for unnamed in &found.unnamed {
+            self.add(unnamed.kind, 1);
+            self.undecided = Some(Why::Spent(unnamed.spent));
+        }
+        if found.unnamed_count > 0 {
+            self.add(Anomaly::SearchTimeout, found.unnamed_count);
+        }
+        self.unnamed = found.unnamed;
+        if options.certificate && self.findings.keys().all(|k| *k == Anomaly::EmptyGraph) {
+            self.order = found.order.map(|order| serial(timeline, graph, lists, order));
+        }
+    }
+}
+
+/// The order of all committed transactions: as they completed, but for those that may have lain on cycles, which fill their
+/// places in the order that the search gave them.
+fn serial(timeline: &Timeline, graph: &Graph<'_>, lists: &Lists<'_>, sorted: Vec<u32>) -> Vec<OpId> {
+    let mut by_place: Vec<u32> = sorted;
+    // Edges between windows point forward: what lies in an earlier one may be moved before all of a later one.
+    let mut window = vec![0u32; timeline.position.len()];
+    let mut number = 0;
+    for (p, &t) in timeline.order.iter().enumerate() {
+        number += u32::from(!graph.is_inside(t) || p == 0);
+        window[t as usize] = number;
+    }
+    by_place.sort_by_key(|&t| window[t as usize]);
+    let mut next = by_place.into_iter();
+    let at = |&t: &u32| if graph.is_inside(t) { next.next().unwrap_or(t) } else { t };
+    timeline.order.iter().map(at).map(|t| lists.op(t)).collect()
+}
+
+/// Does no transaction say anything about the order of another one?
+fn says_nothing<D: Dependencies>(timeline: &Timeline, txns: &Txns<'_>, all: &D, real_time: bool) -> bool {
+    let committed = || timeline.order.iter().map(|&t| t as usize);
+    let first_end = committed().map(|t| txns.complete[t]).min().unwrap_or(u64::MAX);
+    if real_time && committed().any(|t| txns.invoke[t] > first_end) {
+        return false;
+    }
+    struct Any(bool);
+    impl Sink for Any {
+        fn edge(&mut self, from: u32, to: u32, _: Rel) {
+            self.0 |= from != to;
+        }
+        fn fan(&mut self, from: &[(u32, Rel)], to: &[u32]) {
+            self.0 |= from.iter().any(|(f, _)| to.iter().any(|t| t != f));
+        }
+    }
+    let mut any = Any(false);
+    (0..all.parts()).for_each(|part| all.edges(part, &mut any));
+    !any.0
+}
+
+/// What the lists say, and the order within processes.
+struct WithProcesses<'a> {
+    lists: &'a Lists<'a>,
+    txns: &'a Txns<'a>,
+    process: bool,
+}
+
+impl Dependencies for WithProcesses<'_> {
+    fn parts(&self) -> usize {
+        self.lists.parts() + usize::from(self.process)
+    }
+
+    fn edges<S: Sink>(&self, part: usize, sink: &mut S) {
+        if part < self.lists.parts() {
+            return self.lists.edges(part, sink);
+        }
+        let mut last = vec![NONE; self.txns.processes as usize];
+        for txn in 0..self.txns.len() as Txn {
+            let process = self.txns.process[txn as usize];
+            if process == NONE || !self.lists.committed(txn) {
+                continue;
+            }
+            let last = &mut last[process as usize];
+            if *last != NONE {
+                sink.edge(*last, txn, Rel::Process);
+            }
+            // One whose end is unknown may take effect after its process went on.
+            if self.txns.ok(txn) {
+                *last = txn;
+            }
+        }
+    }
+}
+
+fn coverage(history: &History, txns: &Txns<'_>) -> Coverage {
+    let mut coverage = txns.left_out.clone();
+    let mut counts = [0u64; 4];
+    txns.status.iter().for_each(|&s| counts[s as usize] += 1);
+    coverage.count("txn", crate::outcome::Status::Ok, counts[Status::Ok as usize]);
+    coverage.count("txn", crate::outcome::Status::Fail, counts[Status::Fail as usize]);
+    let unknown = counts[Status::Info as usize] + counts[Status::Pending as usize];
+    coverage.count("txn", crate::outcome::Status::Info, unknown);
+    debug_assert!(history.len() >= txns.len());
+    coverage.keys = 1;
+    coverage.keys_decided = 1;
+    coverage
+}

@@ -1,0 +1,225 @@
+//! Does what a result claims hold of the history?
+//!
+//! Everything is looked up in the history by operation; nothing of the search, its graph or its columns is used. A cycle holds when
+//! every step does, the steps close, and their relations make it what it is called. An order holds when running the
+//! transactions one after the other gives every read what it returned, and no transaction stands after one that was invoked only when
+//! it had completed. O(history) for an order, O(lists read) for a cycle.
+
+use elench_formats::History;
+use elench_formats::columns::{MopRef, Scalar, ValueRef};
+use elench_formats::history::{OpRef, Status, is_read};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use super::cycles::kind_of;
+use super::explain::{ExplainedCycle, MopAt, Reason, Step};
+use crate::graph::Rel;
+use crate::outcome::OpId;
+
+/// Holds a cycle against the history.
+///
+/// # Errors
+/// What does not hold.
+pub fn cycle(history: &History, cycle: &ExplainedCycle) -> Result<(), String> {
+    if cycle.steps.len() < 2 {
+        return Err("it has fewer than two steps".into());
+    }
+    for (i, s) in cycle.steps.iter().enumerate() {
+        let next = &cycle.steps[(i + 1) % cycle.steps.len()];
+        if s.to != next.from {
+            return Err(format!("it breaks off at {}", s.to));
+        }
+        if cycle.steps[..i].iter().any(|earlier| earlier.from == s.from) {
+            return Err(format!("it passes {} twice", s.from));
+        }
+        step(history, s).map_err(|why| format!("{} → {} ({}): {why}", s.from, s.to, s.rel))?;
+    }
+    let rels: Vec<Rel> = cycle.steps.iter().map(|s| s.rel).collect();
+    match kind_of(&rels) {
+        Some(kind) if kind == cycle.kind => Ok(()),
+        kind => Err(format!("it is called {} and is {}", cycle.kind, kind.map_or("none", |k| k.name()))),
+    }
+}
+
+fn op(history: &History, id: OpId) -> Result<OpRef<'_>, String> {
+    history.row_of(id.0).map(|row| history.op(row)).ok_or_else(|| format!("there is no {id}"))
+}
+
+fn mop(history: &History, at: MopAt, of: Option<OpId>) -> Result<(OpRef<'_>, MopRef<'_>), String> {
+    if of.is_some_and(|of| of != at.op) {
+        return Err(format!("{} is not of this step", at.op));
+    }
+    let op = op(history, at.op)?;
+    let txn = op.txn().filter(|t| (at.at as usize) < t.len());
+    let mop = txn.ok_or_else(|| format!("{} has no micro-operation {}", at.op, at.at))?.get(at.at as usize);
+    Ok((op, mop))
+}
+
+/// What a committed read returned.
+fn read(history: &History, at: MopAt, of: Option<OpId>) -> Result<(Scalar, Vec<String>), String> {
+    let (op, mop) = mop(history, at, of)?;
+    if op.status() != Status::Ok || !mop.known || !is_read(op.mop_name(mop.f)) {
+        return Err(format!("micro-operation {} of {} is no acknowledged read", at.at, at.op));
+    }
+    Ok((mop.key, elements(history, mop.value)))
+}
+
+fn elements(history: &History, value: ValueRef<'_>) -> Vec<String> {
+    value.elements().map_or_else(Vec::new, |l| l.iter().map(|s| text(history, s.into())).collect())
+}
+
+fn text(history: &History, value: ValueRef<'_>) -> String {
+    let mut out = String::new();
+    history.write_value(value, &mut out);
+    out
+}
+
+/// What was appended by a transaction that committed.
+fn append(history: &History, at: MopAt, of: OpId) -> Result<(Scalar, String), String> {
+    let (op, mop) = mop(history, at, Some(of))?;
+    if op.mop_name(mop.f) != "append" {
+        return Err(format!("micro-operation {} of {} is no append", at.at, at.op));
+    }
+    if op.status() == Status::Fail || (op.status() != Status::Ok && !was_seen(history, op)) {
+        return Err(format!("{} did not commit, as far as anybody knows", at.op));
+    }
+    Ok((mop.key, text(history, mop.value)))
+}
+
+/// Did an acknowledged read return something that an operation appended?
+fn was_seen(history: &History, op: OpRef<'_>) -> bool {
+    let appends: Vec<(Scalar, String)> = op
+        .txn()
+        .into_iter()
+        .flat_map(|t| t.iter())
+        .filter(|m| op.mop_name(m.f) == "append")
+        .map(|m| (m.key, text(history, m.value)))
+        .collect();
+    let holds = |reader: OpRef<'_>, m: MopRef<'_>| {
+        is_read(reader.mop_name(m.f))
+            && m.known
+            && appends.iter().any(|(k, e)| *k == m.key && elements(history, m.value).contains(e))
+    };
+    history
+        .clients()
+        .filter(|reader| reader.status() == Status::Ok)
+        .any(|reader| reader.txn().into_iter().flat_map(|t| t.iter()).any(|m| holds(reader, m)))
+}
+
+fn step(history: &History, step: &Step) -> Result<(), String> {
+    let (from, to) = (op(history, step.from)?, op(history, step.to)?);
+    let Some(reason) = &step.reason else { return Err("no reason is given".into()) };
+    let same_key = |keys: &[Scalar]| match keys.windows(2).all(|k| k[0] == k[1]) {
+        true => Ok(()),
+        false => Err("the micro-operations are on different keys".to_string()),
+    };
+    match (step.rel, reason) {
+        (Rel::Ww, &Reason::Ww { earlier, later, shown_by }) => {
+            let (a, first) = append(history, earlier, step.from)?;
+            let (b, second) = append(history, later, step.to)?;
+            let (r, list) = read(history, shown_by, None)?;
+            same_key(&[a, b, r])?;
+            let place = |e: &String| list.iter().position(|x| x == e);
+            match (place(&first), place(&second)) {
+                (Some(i), Some(j)) if i < j => Ok(()),
+                (Some(_), None) => Ok(()),
+                _ => Err(format!("the list does not hold {first} before {second}")),
+            }
+        }
+        (Rel::Wr, &Reason::Wr { write, read: by }) => {
+            let (a, element) = append(history, write, step.from)?;
+            let (r, list) = read(history, by, Some(step.to))?;
+            same_key(&[a, r])?;
+            list.contains(&element).then_some(()).ok_or_else(|| format!("{element} was not read"))
+        }
+        (Rel::Rw, &Reason::Rw { read: by, write }) => {
+            let (r, list) = read(history, by, Some(step.from))?;
+            let (a, element) = append(history, write, step.to)?;
+            same_key(&[a, r])?;
+            (!list.contains(&element)).then_some(()).ok_or_else(|| format!("{element} was read"))
+        }
+        (Rel::Process, &Reason::Process(process)) => {
+            let same = from.process() == Some(process) && to.process() == Some(process);
+            let earlier = from.index() < to.index() && from.status() == Status::Ok;
+            (same && earlier).then_some(()).ok_or_else(|| "the process did not run them in this order".into())
+        }
+        (Rel::RealTime, &Reason::RealTime { completed, invoked }) => {
+            let holds = from.status() == Status::Ok
+                && from.complete_index() == Some(completed)
+                && to.index() == invoked
+                && completed < invoked;
+            holds.then_some(()).ok_or_else(|| "one had not completed when the other was invoked".into())
+        }
+        _ => Err("the reason is one of another relation".into()),
+    }
+}
+
+/// Holds a serial order against the history.
+///
+/// # Errors
+/// What does not hold.
+pub fn order(history: &History, order: &[OpId], real_time: bool) -> Result<(), String> {
+    let mut lists: HashMap<Scalar, Vec<Item>, FixedState> = HashMap::default();
+    let mut placed = vec![false; history.len()];
+    let mut latest_invocation = 0;
+    for &id in order {
+        let row = history.row_of(id.0).ok_or_else(|| format!("there is no {id}"))?;
+        let op = history.op(row);
+        if std::mem::replace(&mut placed[row], true) {
+            return Err(format!("{id} stands there twice"));
+        }
+        if op.status() == Status::Fail {
+            return Err(format!("{id} failed"));
+        }
+        if real_time && op.status() == Status::Ok && op.complete_index().is_some_and(|c| c < latest_invocation) {
+            return Err(format!("{id} stands after one that was invoked only when it had completed"));
+        }
+        latest_invocation = latest_invocation.max(op.index());
+        run(history, op, &mut lists).map_err(|why| format!("{id} {why}"))?;
+    }
+    let missing = |&(row, op): &(usize, OpRef<'_>)| {
+        op.is_client() && op.status() == Status::Ok && op.txn().is_some() && !placed[row]
+    };
+    match history.ops().enumerate().find(missing) {
+        Some((_, op)) => Err(format!("{} is missing", OpId(op.index()))),
+        None => Ok(()),
+    }
+}
+
+/// An element as the history has it, so that equal ones are equal.
+#[derive(Clone, PartialEq, Eq)]
+enum Item {
+    Scalar(Scalar),
+    Text(Box<str>),
+}
+
+fn item(history: &History, value: ValueRef<'_>) -> Item {
+    match value.scalar() {
+        Some(s) => Item::Scalar(s),
+        None => {
+            let text = text(history, value);
+            match history.texts().find(&text) {
+                Some(id) => Item::Scalar(Scalar::Text(id)),
+                None => Item::Text(text.into()),
+            }
+        }
+    }
+}
+
+fn run(history: &History, op: OpRef<'_>, lists: &mut HashMap<Scalar, Vec<Item>, FixedState>) -> Result<(), String> {
+    for mop in op.txn().into_iter().flat_map(|t| t.iter()) {
+        let list = lists.entry(mop.key).or_default();
+        if !is_read(op.mop_name(mop.f)) {
+            list.push(item(history, mop.value));
+        } else if op.status() == Status::Ok && mop.known {
+            let seen = mop.value.elements();
+            let same = seen.map_or(list.is_empty(), |seen| {
+                seen.len() == list.len() && seen.iter().zip(list.iter()).all(|(a, b)| Item::Scalar(a) == *b)
+            });
+            if !same {
+                return Err(format!("would have read {} elements, or others than it did", list.len()));
+            }
+        }
+    }
+    Ok(())
+}
