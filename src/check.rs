@@ -18,6 +18,7 @@ use elench_formats::{History, Value};
 
 pub use crate::judge::{MODELS, ModelInfo};
 
+use crate::isolation::{self, Asked, Isolation};
 use crate::judge::{Case, Judge, Problems, Reads};
 use crate::workload::{Workload, guess};
 
@@ -37,7 +38,7 @@ pub struct CheckerInfo {
 }
 
 /// All checkers.
-pub const CHECKERS: [CheckerInfo; 5] = [
+pub const CHECKERS: [CheckerInfo; 6] = [
     CheckerInfo {
         name: "linear",
         question: "Is there an order of the operations that respects real time and that the model allows?",
@@ -57,6 +58,13 @@ pub const CHECKERS: [CheckerInfo; 5] = [
         question: "Does every read return one of the last k values written? For which k?",
         needs: "reads and writes of registers; the order of events is that of real time. Runs when asked for",
         example: "elench check --checker k-atomic --k 2 history.edn",
+        judges: true,
+    },
+    CheckerInfo {
+        name: "isolation",
+        question: "Which anomalies does the history of transactions prove, and which consistency models do they rule out?",
+        needs: "transactions of [:append k v] and [:r k [v …]], or of [:w k v] and [:r k v]; real-time order for strict models",
+        example: "elench check --checker isolation --consistency serializable history.edn",
         judges: true,
     },
     CheckerInfo {
@@ -92,6 +100,8 @@ pub struct CheckOptions {
     pub nil_reads: NilReads,
     /// The k of k-atomicity; `None`: the smallest that holds.
     pub k: Option<usize>,
+    /// What is asked of transactions.
+    pub asked: Asked,
     /// Decide what a monitor decides by the search as well.
     pub cross_check: bool,
     /// Stop at the first violation; the other keys are then undecided.
@@ -139,6 +149,8 @@ pub struct Finding {
 pub enum Found {
     /// Of `linear`, `sequential` and `k-atomic`.
     Linear(Box<Linear>),
+    /// Of `isolation`.
+    Isolation(Box<Isolation>),
     /// Of `stats`.
     Stats(Stats),
     /// Of `exceptions`.
@@ -188,6 +200,7 @@ impl Finding {
             Found::Linear(l) if l.outcome.is_valid() => Some((Valid::Yes, None)),
             Found::Linear(l) if l.outcome.is_invalid() => Some((Valid::No, None)),
             Found::Linear(l) => Some((Valid::Unknown, Some(unknown_why(&l.outcome)))),
+            Found::Isolation(i) => Some(i.valid.clone()),
             Found::NotRun(why) if self.checker.judges => Some((Valid::Unknown, Some(why.clone()))),
             _ => None,
         }
@@ -222,24 +235,27 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
         None => guess(history),
         Some(name) => {
             let name = known_workload(name)?;
-            Workload { name, why: "as asked".into(), model: Some(name) }
+            let model = MODELS.iter().any(|m| m.name == name).then_some(name);
+            Workload { name, why: "as asked".into(), model }
         }
     };
     let model = options.model.as_deref().or(workload.model).map(Judge::named).transpose()?;
     if let Some(judge) = &model {
         judge.refuse_initial(history, &options.initial)?;
     }
-    let picked = pick(options, model.is_some())?;
+    isolation::demand(&options.asked, true)?;
+    let picked = pick(options, model.is_some(), &workload)?;
     let findings: Vec<Finding> =
-        picked.into_iter().map(|checker| run(checker, history, model.as_ref(), options)).collect();
+        picked.into_iter().map(|checker| run(checker, history, &workload, model.as_ref(), options)).collect();
     let (valid, why) = merge(&findings, &workload, history);
     Ok(Report { history: name.to_string(), workload, valid, why, ops: history.counts(), findings, recorded: None })
 }
 
 fn known_workload(name: &str) -> Result<&'static str, BadRequest> {
-    MODELS.iter().map(|m| m.name).find(|m| *m == name).ok_or_else(|| {
+    let transactional = ["list-append", "rw-register"].into_iter();
+    MODELS.iter().map(|m| m.name).chain(transactional).find(|m| *m == name).ok_or_else(|| {
         BadRequest(format!(
-            "no checker judges the workload `{name}`: this version knows {}",
+            "no checker judges the workload `{name}`: this version knows list-append, rw-register, {}",
             list(MODELS.map(|m| m.name))
         ))
     })
@@ -249,7 +265,7 @@ fn list<const N: usize>(names: [&str; N]) -> String {
     names.join(", ")
 }
 
-fn pick(options: &CheckOptions, has_model: bool) -> Result<Vec<&'static CheckerInfo>, BadRequest> {
+fn pick(options: &CheckOptions, has_model: bool, workload: &Workload) -> Result<Vec<&'static CheckerInfo>, BadRequest> {
     if !options.checkers.is_empty() {
         let named = options.checkers.iter().map(|name| {
             CHECKERS.iter().find(|c| c.name == name).ok_or_else(|| {
@@ -262,17 +278,26 @@ fn pick(options: &CheckOptions, has_model: bool) -> Result<Vec<&'static CheckerI
         .iter()
         .filter(|c| match c.name {
             "linear" => has_model,
+            "isolation" => workload.is_transactional() && options.model.is_none(),
             "sequential" | "k-atomic" => false,
             _ => true,
         })
         .collect())
 }
 
-fn run(checker: &'static CheckerInfo, history: &History, model: Option<&Judge>, options: &CheckOptions) -> Finding {
+fn run(
+    checker: &'static CheckerInfo,
+    history: &History,
+    workload: &Workload,
+    model: Option<&Judge>,
+    options: &CheckOptions,
+) -> Finding {
     let start = Instant::now();
     let work = || match checker.name {
         "linear" | "sequential" | "k-atomic" => against_model(checker.name, history, model, options)
             .map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
+        "isolation" => isolation::judge(history, workload.name, &options.asked, &options.budget, options.examples)
+            .map_or_else(Found::NotRun, |found| Found::Isolation(Box::new(found))),
         "stats" => Found::Stats(stats(history)),
         _ => Found::Exceptions(exceptions(history)),
     };

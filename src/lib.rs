@@ -8,6 +8,7 @@
 pub mod check;
 pub mod cli;
 pub mod generate;
+pub mod isolation;
 pub mod judge;
 pub mod report;
 pub mod table;

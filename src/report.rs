@@ -4,11 +4,13 @@ use std::fmt::Write;
 
 use elench_checkers::linear::read::registers::{FailedCas, NilReads};
 use elench_checkers::outcome::{Certificate, Coverage, OpId, Violation};
+use elench_checkers::txn::explain::Explained;
 use elench_formats::History;
 use elench_formats::history::{KeyForm, Order, Status, is_read};
 use serde_json::{Map, Value as Json, json};
 
 use crate::check::{Finding, Found, Linear, Report, Valid};
+use crate::isolation::Isolation;
 
 /// Digits in groups of three.
 pub fn thousands(n: u64) -> String {
@@ -181,6 +183,7 @@ fn finding_lines(finding: &Finding, history: &History, out: &mut String) {
             }
         }
         Found::Linear(linear) => linear_lines(name, linear, finding, history, out),
+        Found::Isolation(found) => isolation_lines(name, found, finding, out),
     }
 }
 
@@ -228,6 +231,93 @@ fn linear_lines(name: &str, linear: &Linear, finding: &Finding, history: &Histor
             let _ = writeln!(out, "             {}", sentence.trim_end());
         }
         sub_history(history, violation, out);
+    }
+}
+
+/// Examples of each kind of anomaly that are explained on a terminal.
+const EXPLAINED: usize = 1;
+
+fn isolation_lines(name: &str, found: &Isolation, finding: &Finding, out: &mut String) {
+    let sizes = &found.result.sizes;
+    let _ = writeln!(
+        out,
+        "  {name:<10} {}: {} as {}, {}, {}, {}",
+        found.valid.0,
+        found.workload,
+        found.models(),
+        counted(sizes.transactions, "transaction"),
+        counted(sizes.keys, "key"),
+        nanoseconds(finding.elapsed.as_nanos().min(i64::MAX as u128) as i64),
+    );
+    let not = found.boundary.not.names();
+    if !not.is_empty() {
+        let also = found.boundary.also_not.names();
+        let also = if also.is_empty() { String::new() } else { format!(", and so not {}", also.join(", ")) };
+        let _ = writeln!(out, "             not {}{also}", not.join(", "));
+    }
+    for (kind, anomaly) in found.listed() {
+        let _ = writeln!(out, "  {name:<10} {} ×{}: {}", kind.name(), thousands(anomaly.count), kind.about());
+        for example in anomaly.examples.iter().take(EXPLAINED) {
+            match example {
+                Explained::Case(case) => {
+                    let _ = writeln!(out, "             {}", case.text);
+                }
+                Explained::Cycle(cycle) => cycle.steps.iter().for_each(|step| {
+                    let _ = writeln!(out, "             {}", step.text);
+                }),
+            }
+        }
+    }
+    for mop in &found.result.unknown {
+        let _ = writeln!(out, "             operation {} holds {}", mop.op.0, mop.why);
+    }
+}
+
+fn isolation_json(found: &Isolation, out: &mut Map<String, Json>) {
+    out.insert("workload".into(), json!(found.workload));
+    out.insert("consistency".into(), json!(found.demand.models.names()));
+    out.insert("anomalies".into(), found.listed().map(|(kind, f)| (kind.name().to_string(), json!(f.count))).collect());
+    out.insert("not".into(), json!(found.boundary.not.names()));
+    out.insert("also_not".into(), json!(found.boundary.also_not.names()));
+    out.insert("not_checked".into(), json!(found.unchecked.names()));
+    let violation = |kind: &str, example: &Explained| {
+        let certificate = match example {
+            Explained::Case(case) => json!({
+                "kind": "micro-operations",
+                "key": case.key,
+                "micro_operations": case.mops.iter().map(|m| json!([m.op.0, m.at])).collect::<Vec<_>>(),
+            }),
+            Explained::Cycle(cycle) => json!({
+                "kind": "cycle",
+                "steps": cycle.steps.iter().map(|step| json!({
+                    "from": step.from.0, "to": step.to.0, "relation": step.rel.name(), "because": step.text,
+                })).collect::<Vec<_>>(),
+            }),
+        };
+        json!({ "kind": kind, "ops": ids(&example.ops()), "explanation": example.text(), "certificate": certificate })
+    };
+    let violations = found.listed().flat_map(|(kind, f)| f.examples.iter().map(move |e| violation(kind.name(), e)));
+    out.insert("violations".into(), violations.collect());
+    let (sizes, coverage) = (&found.result.sizes, &found.result.coverage);
+    let by_kind = coverage
+        .ops
+        .iter()
+        .map(|((kind, status), n)| json!({ "f": kind, "status": format!("{status:?}").to_lowercase(), "count": n }));
+    out.insert(
+        "coverage".into(),
+        json!({
+            "ops_consumed": coverage.ops_consumed(),
+            "by_kind": by_kind.collect::<Vec<_>>(),
+            "micro_operations": sizes.micro_operations,
+            "keys": sizes.keys,
+            "keys_decided": sizes.keys,
+            "undecided": found.result.unnamed.iter().map(|u| json!({
+                "kind": u.kind.name(), "why": u.spent.to_string(),
+            })).collect::<Vec<_>>(),
+        }),
+    );
+    if let Some(order) = &found.result.order {
+        out.insert("certificate".into(), json!({ "kind": "serialization", "order": ids(order) }));
     }
 }
 
@@ -362,6 +452,7 @@ fn finding_json(finding: &Finding) -> Json {
             out.insert("groups".into(), groups.collect());
         }
         Found::Linear(linear) => linear_json(linear, &mut out),
+        Found::Isolation(found) => isolation_json(found, &mut out),
     }
     out.insert("elapsed_ms".into(), json!((finding.elapsed.as_secs_f64() * 1e5).round() / 1e2));
     Json::Object(out)

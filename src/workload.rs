@@ -18,6 +18,13 @@ pub struct Workload {
     pub model: Option<&'static str>,
 }
 
+impl Workload {
+    /// Are its operations transactions that `isolation` judges?
+    pub fn is_transactional(&self) -> bool {
+        matches!(self.name, "list-append" | "rw-register")
+    }
+}
+
 /// Functions and shapes that occur, gathered in one pass.
 #[derive(Default)]
 struct Shape {

@@ -21,6 +21,7 @@ fn options(initial: Value) -> CheckOptions {
         failed_cas: None,
         nil_reads: NilReads::default(),
         k: None,
+        asked: Default::default(),
         cross_check: true,
         first: false,
         budget: Budget::unlimited(),

@@ -31,6 +31,7 @@ fn options(initial: &str) -> CheckOptions {
         failed_cas: None,
         nil_reads: NilReads::default(),
         k: None,
+        asked: Default::default(),
         cross_check: true,
         first: false,
         budget: Budget::unlimited(),

@@ -104,6 +104,24 @@ pub struct CheckArgs {
     /// How to judge
     #[command(flatten)]
     pub judging: JudgeArgs,
+    /// Checker isolation: consistency model that transactions should satisfy (repeatable) [default: strict-serializable]
+    #[arg(long = "consistency", value_name = "MODEL")]
+    pub consistency: Vec<String>,
+    /// Checker isolation: anomaly that makes a history invalid besides (repeatable)
+    #[arg(long = "anomaly", value_name = "NAME")]
+    pub anomalies: Vec<String>,
+    /// Checker isolation: list every anomaly found, whether or not the models forbid it
+    #[arg(long)]
+    pub all_anomalies: bool,
+    /// Checker isolation, rw-register: assume that each key is linearizable
+    #[arg(long)]
+    pub linearizable_keys: bool,
+    /// Checker isolation, rw-register: assume that each key is sequentially consistent
+    #[arg(long)]
+    pub sequential_keys: bool,
+    /// Checker isolation, rw-register: assume that a write follows what its transaction read
+    #[arg(long)]
+    pub wfr_keys: bool,
     /// Checker k-atomic: how many of the last values a read may return (default: finds the smallest number)
     #[arg(long, value_name = "K")]
     pub k: Option<std::num::NonZeroU32>,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use elench_checkers::budget::Budget;
 use elench_checkers::linear::read::registers::{FailedCas, NilReads};
+use elench_checkers::txn::register::Assumptions;
 use elench_formats::History;
 use elench_formats::write::{Target, to_file};
 
@@ -12,6 +13,7 @@ use super::args::{CheckArgs, FailedCasArg, JudgeArgs, NilReadsArg, ReadArgs};
 use super::progress::{Reading, Working};
 use super::{Exit, Stop};
 use crate::check::{CheckOptions, Found, Report, Valid, check};
+use crate::isolation::Asked;
 use crate::report;
 
 /// Checks each history and prints its report. The worst answer is the exit code: a violation, then bad input, then
@@ -34,6 +36,16 @@ fn options(args: &CheckArgs) -> Result<CheckOptions, Stop> {
         checkers: args.checkers.clone(),
         workload: args.workload.clone(),
         k: args.k.map(|k| k.get() as usize),
+        asked: Asked {
+            models: args.consistency.clone(),
+            anomalies: args.anomalies.clone(),
+            all: args.all_anomalies,
+            assumptions: Assumptions {
+                wfr_keys: args.wfr_keys,
+                sequential_keys: args.sequential_keys,
+                linearizable_keys: args.linearizable_keys,
+            },
+        },
         cross_check: args.cross_check,
         first: args.first,
         examples: args.examples,
@@ -67,6 +79,7 @@ pub(super) fn judging(args: &JudgeArgs, read: &ReadArgs) -> Result<CheckOptions,
             Some(NilReadsArg::SayNothing) => NilReads::SayNothing,
         },
         k: None,
+        asked: Asked::default(),
         cross_check: false,
         first: false,
         budget,
