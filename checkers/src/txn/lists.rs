@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use elench_formats::history::Status;
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rayon::prelude::*;
 
 use super::anomaly::Anomaly;
@@ -96,7 +96,7 @@ struct Known<'a> {
     /// Are there elements without a committed writer in the list? Then two further runs follow: the last writer before each position
     /// and the next one from it on, each one longer than the list.
     gaps: bool,
-    /// Appends that may have been committed, but that nobody saw: a range of [`Shard::late`].
+    /// Appends that may have been committed and that the longest list does not hold: a range of [`Shard::late`].
     late: (u32, u32),
     /// Reads that are no prefix of the longest: a range of [`Shard::odd`].
     odd: (u32, u32),
@@ -108,8 +108,8 @@ struct Odd {
     read: Mop,
     /// Who appended its last element.
     writer: Txn,
-    /// Who appended the element after that one in the longest list.
-    next: Txn,
+    /// Who appended the first element of the longest list that it does not hold.
+    missed: Txn,
 }
 
 /// Some keys.
@@ -219,7 +219,9 @@ impl<'a> Lists<'a> {
         let late = &shard.late[known.late.0 as usize..known.late.1 as usize];
         fan.to.extend(late.iter().copied().filter(|&t| self.committed[t as usize]));
         let whole = !fan.to.is_empty();
-        if last != NONE {
+        // Where lists contradict each other, what is in none of those that agree may still come before them.
+        let agreed = known.odd.0 == known.odd.1;
+        if last != NONE && agreed {
             fan.from.push((last, Rel::Ww));
         }
         let mut odd = &shard.odd[known.odd.0 as usize..known.odd.1 as usize];
@@ -230,7 +232,7 @@ impl<'a> Lists<'a> {
             }
             let (writer, next) = if let Some((first, rest)) = odd.split_first().filter(|(o, _)| o.read == mop) {
                 odd = rest;
-                (first.writer, first.next)
+                (first.writer, first.missed)
             } else {
                 let n = self.txns.list(mop).len();
                 if whole && n == len {
@@ -383,7 +385,7 @@ impl<'a> Scan<'a> {
     }
 
     fn key(&mut self, key: u32, mops: &[Mop], txns: &[Txn]) {
-        let ambiguous = self.gather(key, mops, txns);
+        self.gather(key, mops, txns);
         let (longest, read) = self.longest(mops);
         let place = self.shard.writers.len() as u32;
         let (odd, late) = (self.shard.odd.len() as u32, self.shard.late.len() as u32);
@@ -393,10 +395,8 @@ impl<'a> Scan<'a> {
             self.observe(longest.len(), mops, txns);
         }
         self.within(key, longest, mops, txns);
-        let is_odd = self.shard.odd.len() as u32 > odd;
-        if !is_odd && !ambiguous && self.bad.duplicate == longest.len() && self.bad.garbage == longest.len() {
-            self.late(late as usize);
-        }
+        self.backward(key, read);
+        self.late(late as usize);
         self.shard.known.push(Known {
             longest,
             read,
@@ -407,8 +407,8 @@ impl<'a> Scan<'a> {
         });
     }
 
-    /// The appends of a key, by element; says whether two of them are the same.
-    fn gather(&mut self, key: u32, mops: &[Mop], txns: &[Txn]) -> bool {
+    /// The appends of a key, by element.
+    fn gather(&mut self, key: u32, mops: &[Mop], txns: &[Txn]) {
         self.appends.clear();
         let (mut least, mut most) = (i64::MAX, i64::MIN);
         for (&mop, &txn) in mops.iter().zip(txns) {
@@ -420,7 +420,6 @@ impl<'a> Scan<'a> {
             }
         }
         self.index.clear(self.appends.len(), least, most);
-        let mut ambiguous = false;
         for i in 0..self.appends.len() {
             let new = self.appends[i];
             let Some(j) = self.index.get(new.element) else {
@@ -432,14 +431,13 @@ impl<'a> Scan<'a> {
                 (_, true) => {}
                 (true, false) => self.index.set(new.element, i),
                 (false, false) => {
-                    ambiguous = true;
                     self.appends[j].ambiguous = true;
+                    self.appends[i].ambiguous = true;
                     let first = self.appends[j].mop;
                     self.shard.cases.add(Anomaly::DuplicateWrites, || (key, vec![first, new.mop], vec![new.element]));
                 }
             }
         }
-        ambiguous
     }
 
     fn longest(&self, mops: &[Mop]) -> (&'a [i64], Mop) {
@@ -556,10 +554,10 @@ impl<'a> Scan<'a> {
 
     /// A read that holds what it should not.
     fn tainted(&mut self, key: u32, list: &[i64], mop: Mop) {
-        let mut met: HashMap<i64, (), FixedState> = HashMap::default();
+        let mut met: HashSet<i64, FixedState> = HashSet::default();
         let (mut aborted, mut garbage, mut duplicate) = (None, None, None);
         for &element in list {
-            if met.insert(element, ()).is_some() {
+            if !met.insert(element) {
                 duplicate = duplicate.or(Some(element));
                 continue;
             }
@@ -587,13 +585,12 @@ impl<'a> Scan<'a> {
         self.shard.cases.add(Anomaly::IncompatibleOrder, || (key, vec![mop], both));
         self.tainted(key, list, mop);
         let last = list.last().and_then(|&e| self.index.get(e));
-        let mut odd = Odd { read: mop, writer: NONE, next: NONE };
+        let mut odd = Odd { read: mop, writer: NONE, missed: self.missed(list) };
         if let Some(i) = last {
             self.intermediate(key, i as u32, mop, txn);
             let append = self.appends[i];
             if !append.failed && !append.ambiguous {
                 odd.writer = append.txn;
-                odd.next = self.after(append.place);
             }
         }
         self.shard.odd.push(odd);
@@ -605,11 +602,11 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Who appended the next element after a place of the longest list.
-    fn after(&self, place: u32) -> Txn {
-        let rest = self.at.get((place as usize).saturating_add(1)..).unwrap_or(&[]);
-        let known = rest.iter().filter_map(|&i| self.appends.get(i as usize));
-        known.filter(|a| !a.failed && !a.ambiguous).map(|a| a.txn).next().unwrap_or(NONE)
+    /// Who appended the first element of the longest list that a read does not hold?
+    fn missed(&self, list: &[i64]) -> Txn {
+        let held: HashSet<i64, FixedState> = list.iter().copied().collect();
+        let known = self.at.iter().filter_map(|&i| self.appends.get(i as usize));
+        known.filter(|a| !a.failed && !a.ambiguous).find(|a| !held.contains(&a.element)).map_or(NONE, |a| a.txn)
     }
 
     /// When were unacknowledged appends first seen? O(reads · log of these).
@@ -641,9 +638,23 @@ impl<'a> Scan<'a> {
     /// Appends that may have been committed and that are in no list.
     fn late(&mut self, start: usize) {
         let late = &mut self.shard.late;
-        for append in self.appends.iter().filter(|a| !a.failed && a.place == NONE) {
+        for append in self.appends.iter().filter(|a| !a.failed && !a.ambiguous && a.place == NONE) {
             if late[start..].last() != Some(&append.txn) {
                 late.push(append.txn);
+            }
+        }
+    }
+
+    /// Appends of one transaction that stand in the longest list in another order than it made them in, or of which only the later
+    /// one does.
+    fn backward(&mut self, key: u32, read: Mop) {
+        let cases = &mut self.shard.cases;
+        for pair in self.appends.windows(2) {
+            let (first, second) = (pair[0], pair[1]);
+            let known = !first.failed && !first.ambiguous && !second.ambiguous;
+            if first.txn == second.txn && known && second.place != NONE && second.place < first.place {
+                let both = vec![first.element, second.element];
+                cases.add(Anomaly::CyclicVersions, || (key, vec![first.mop, second.mop, read], both));
             }
         }
     }
@@ -667,9 +678,10 @@ impl<'a> Scan<'a> {
     fn transaction(&mut self, key: u32, longest: &[i64], mops: &[Mop]) {
         self.internal(key, mops);
         self.future(key, mops);
-        let first = mops[0];
-        let updates = mops.iter().any(|&m| self.txns.kind[m as usize] == Kind::Append);
-        if !updates || self.txns.kind[first as usize] != Kind::ReadList {
+        let kind = |m: Mop| self.txns.kind[m as usize];
+        let Some(at) = mops.iter().position(|&m| kind(m) == Kind::ReadList) else { return };
+        let first = mops[at];
+        if !mops[at..].iter().any(|&m| kind(m) == Kind::Append) {
             return;
         }
         let list = self.txns.list(first);
