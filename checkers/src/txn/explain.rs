@@ -368,6 +368,9 @@ impl<'a> Explainer<'a> {
                 format!("{} read {key} as {} with {}, which it appended only later", op(0), read(0, mark), e(0))
             }
             Anomaly::DuplicateWrites => format!("{} and {} both appended {} to {key}", op(0), op(1), e(0)),
+            Anomaly::CyclicVersions => {
+                format!("{} appended {} to {key} and then {}, but {} read {}", op(0), e(0), e(1), op(2), read(2, mark))
+            }
             kind => format!("{kind} at {key}, by {}", op(0)),
         };
         let failed = |m: &Mop| self.txns.status[self.txns.txn_of(*m) as usize] == Status::Fail;

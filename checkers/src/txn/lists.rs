@@ -395,6 +395,7 @@ impl<'a> Scan<'a> {
             self.observe(longest.len(), mops, txns);
         }
         self.within(key, longest, mops, txns);
+        self.backward(key, read);
         self.late(late as usize);
         self.shard.known.push(Known {
             longest,
@@ -640,6 +641,20 @@ impl<'a> Scan<'a> {
         for append in self.appends.iter().filter(|a| !a.failed && !a.ambiguous && a.place == NONE) {
             if late[start..].last() != Some(&append.txn) {
                 late.push(append.txn);
+            }
+        }
+    }
+
+    /// Appends of one transaction that stand in the longest list in another order than it made them in, or of which only the later
+    /// one does.
+    fn backward(&mut self, key: u32, read: Mop) {
+        let cases = &mut self.shard.cases;
+        for pair in self.appends.windows(2) {
+            let (first, second) = (pair[0], pair[1]);
+            let known = !first.failed && !first.ambiguous && !second.ambiguous;
+            if first.txn == second.txn && known && second.place != NONE && second.place < first.place {
+                let both = vec![first.element, second.element];
+                cases.add(Anomaly::CyclicVersions, || (key, vec![first.mop, second.mop, read], both));
             }
         }
     }

@@ -117,9 +117,12 @@ pub fn check_list_append(history: &History, options: &Options, budget: &Budget) 
         let txns = Txns::read(history, Workload::ListAppend, &mut arena);
         of_lists(history, &txns, options, budget)
     };
-    match rayon::ThreadPoolBuilder::new().num_threads(budget.thread_count()).build() {
-        Ok(pool) => pool.install(run),
-        Err(_) => run(),
+    // Without a wish of the caller's, the pool that everybody shares has a thread a core.
+    let own =
+        (budget.thread_count() > 0).then(|| rayon::ThreadPoolBuilder::new().num_threads(budget.thread_count()).build());
+    match own {
+        Some(Ok(pool)) => pool.install(run),
+        _ => run(),
     }
 }
 

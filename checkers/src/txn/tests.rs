@@ -33,9 +33,20 @@ fn check_with(history: &History, options: &Options) -> TxnResult {
         }
     }
     if let Some(order) = &result.order {
-        verify::order(history, order, options.real_time).unwrap_or_else(|why| panic!("the order does not hold: {why}"));
+        verify::order(history, order, options.real_time)
+            .unwrap_or_else(|why| panic!("the order does not hold: {why}\n{}", shown(history)));
     }
     result
+}
+
+fn shown(history: &History) -> String {
+    let mut out = String::new();
+    for op in history.ops() {
+        out.push_str(&format!("{} {:?} {:?} {} ", op.index(), op.complete_index(), op.process(), op.status().name()));
+        op.write_complete_value(&mut out);
+        out.push('\n');
+    }
+    out
 }
 
 fn names(result: &TxnResult) -> BTreeSet<&'static str> {
