@@ -6,9 +6,10 @@
 use elench_checkers::Budget;
 use elench_checkers::outcome::Status;
 use elench_checkers::txn::anomaly::{Anomaly, AnomalySet};
+use elench_checkers::txn::explain::{Explained, ExplainedCycle};
 use elench_checkers::txn::lattice::{BEYOND, Boundary, Demand, Model, ModelSet, boundary, unchecked};
 use elench_checkers::txn::register::{Assumptions, check_rw_register};
-use elench_checkers::txn::{Finding, Options, TxnResult, check_list_append};
+use elench_checkers::txn::{Finding, Options, TxnResult, check_list_append, verify};
 use elench_formats::History;
 
 use crate::check::{BadRequest, Valid};
@@ -43,6 +44,8 @@ pub struct Isolation {
     pub unchecked: ModelSet,
     /// List everything found?
     pub all: bool,
+    /// Does the order that shows validity keep real time?
+    pub real_time: bool,
 }
 
 impl Isolation {
@@ -50,6 +53,14 @@ impl Isolation {
     pub fn listed(&self) -> impl Iterator<Item = (Anomaly, &Finding)> {
         let lists = if self.all { AnomalySet::ALL } else { self.demand.lists() };
         self.result.findings.iter().filter(move |(kind, _)| lists.contains(**kind)).map(|(kind, f)| (*kind, f))
+    }
+
+    /// What a `valid` does not say.
+    pub fn limits(&self) -> Option<&'static str> {
+        (self.valid.0 == Valid::Yes && self.result.order.is_none()).then_some(
+            "no anomaly can be proven from this history; as it does not tell the order of all versions, one may have happened \
+             (--wfr-keys, --sequential-keys and --linearizable-keys, where they are true, tell more)",
+        )
     }
 
     /// The names of the models asked for.
@@ -112,11 +123,30 @@ pub fn judge(
         "rw-register" => check_rw_register(history, &options, asked.assumptions, budget),
         other => return Err(format!("no checker judges transactions of the workload {other}")),
     };
+    if workload == "list-append" {
+        for cycle in result.findings.values().flat_map(|f| &f.examples).filter_map(cycle_of) {
+            verify::cycle(history, cycle)
+                .map_err(|why| format!("fault of the checker, please report it: a cycle does not hold: {why}"))?;
+        }
+    }
     let found = result.kinds();
     let looked_for = AnomalySet::ALL.without(BEYOND);
     let unchecked = unchecked(demand.models, looked_for, found);
     let valid = verdict(&result, demand, found, unchecked);
-    Ok(Isolation { workload, demand, valid, boundary: boundary(found), unchecked, all: asked.all, result })
+    Ok(Isolation {
+        workload,
+        demand,
+        valid,
+        boundary: boundary(found),
+        unchecked,
+        all: asked.all,
+        real_time: options.real_time,
+        result,
+    })
+}
+
+fn cycle_of(example: &Explained) -> Option<&ExplainedCycle> {
+    if let Explained::Cycle(cycle) = example { Some(cycle) } else { None }
 }
 
 fn verdict(result: &TxnResult, demand: Demand, found: AnomalySet, unchecked: ModelSet) -> (Valid, Option<String>) {

@@ -249,6 +249,9 @@ fn isolation_lines(name: &str, found: &Isolation, finding: &Finding, out: &mut S
         counted(sizes.keys, "key"),
         nanoseconds(finding.elapsed.as_nanos().min(i64::MAX as u128) as i64),
     );
+    if let Some(limits) = found.limits() {
+        let _ = writeln!(out, "             {limits}");
+    }
     let not = found.boundary.not.names();
     if !not.is_empty() {
         let also = found.boundary.also_not.names();
@@ -280,6 +283,9 @@ fn isolation_json(found: &Isolation, out: &mut Map<String, Json>) {
     out.insert("not".into(), json!(found.boundary.not.names()));
     out.insert("also_not".into(), json!(found.boundary.also_not.names()));
     out.insert("not_checked".into(), json!(found.unchecked.names()));
+    if let Some(limits) = found.limits() {
+        out.insert("limits".into(), json!(limits));
+    }
     let violation = |kind: &str, example: &Explained| {
         let certificate = match example {
             Explained::Case(case) => json!({
@@ -317,7 +323,10 @@ fn isolation_json(found: &Isolation, out: &mut Map<String, Json>) {
         }),
     );
     if let Some(order) = &found.result.order {
-        out.insert("certificate".into(), json!({ "kind": "serialization", "order": ids(order) }));
+        out.insert(
+            "certificate".into(),
+            json!({ "kind": "serialization", "real_time": found.real_time, "order": ids(order) }),
+        );
     }
 }
 
