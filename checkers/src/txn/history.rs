@@ -444,6 +444,8 @@ impl<'a> Reader<'a> {
     #[inline]
     fn code(&self, history: &History, value: ValueRef<'_>) -> Option<i64> {
         match (value, self.extra) {
+            // Of registers this one number stands for nil.
+            (ValueRef::Int(NIL), None) if self.workload == Workload::Register => None,
             (ValueRef::Int(n), None) => Some(n),
             (ValueRef::Nil, None) if self.workload == Workload::Register => Some(NIL),
             (_, None) => None,

@@ -796,7 +796,7 @@ impl Explainer<'_> {
     }
 
     fn text(&self, value: i64) -> String {
-        self.txns().text(self.history, value)
+        if value == NIL { "nil".to_string() } else { self.txns().text(self.history, value) }
     }
 
     fn key_text(&self, key: u32) -> String {

@@ -74,10 +74,139 @@ fn assumptions(options: &Value) -> Assumptions {
     }
 }
 
+/// Everything found, with real-time order, with that of processes, and with neither: the reference looks at one of them at a time.
+struct Found([AnomalySet; 3]);
+
+impl Found {
+    fn of(history: &History, assumptions: Assumptions) -> Found {
+        let run = |real_time, process| {
+            let options = Options { real_time, process, ..Options::default() };
+            let result = check_rw_register(history, &options, assumptions, &Budget::unlimited());
+            for example in result.findings.values().flat_map(|f| &f.examples) {
+                if let Explained::Cycle(cycle) = example {
+                    assert!(cycle.steps.iter().all(|s| s.reason.is_some()), "{}", example.text());
+                }
+            }
+            result.kinds()
+        };
+        Found([run(true, false), run(false, true), run(false, false)])
+    }
+
+    fn under(&self, demand: Demand) -> AnomalySet {
+        match (demand.needs_realtime(), demand.needs_process()) {
+            (true, _) => self.0[0],
+            (_, true) => self.0[1],
+            _ => self.0[2],
+        }
+    }
+
+    fn map(&self, f: impl Fn(AnomalySet) -> AnomalySet) -> Found {
+        Found(self.0.map(f))
+    }
+}
+
+/// The reference's answer to one question.
+struct Asked<'a> {
+    demand: Demand,
+    answer: &'a Value,
+    /// What it listed when asked other things about the same history.
+    elsewhere: AnomalySet,
+}
+
+impl Asked<'_> {
+    fn is_answered_by(&self, found: &Found) -> bool {
+        let found = found.under(self.demand);
+        let listed = found.intersection(self.demand.lists());
+        if listed != kinds(&self.answer["anomaly_types"]) {
+            return false;
+        }
+        let hidden = found.intersection(ALWAYS_FOUND).union(found.intersection(self.demand.prohibits()));
+        let same = |more: AnomalySet| {
+            let out = boundary(if listed.is_empty() { listed } else { hidden.union(more) });
+            out.not.names() == strings(&self.answer["not"]) && out.also_not.names() == strings(&self.answer["also_not"])
+        };
+        // It rules models out by kinds, too, that it does not list.
+        same(AnomalySet::EMPTY) || self.elsewhere.iter().any(|more| same(AnomalySet::of(&[more])))
+    }
+}
+
+/// The history without transactions of unknown end.
+fn without_infos(events: &Value) -> Value {
+    let events = events.as_array().unwrap();
+    let ends = |i: usize| {
+        let process = &events[i]["process"];
+        events[i + 1..].iter().find(|e| e["process"] == *process).map_or("info", |e| e["type"].as_str().unwrap())
+    };
+    let known = |(i, e): &(usize, &Value)| e["type"] != "info" && (e["type"] != "invoke" || ends(*i) != "info");
+    events.iter().enumerate().filter(known).map(|(_, e)| e.clone()).collect()
+}
+
+const CYCLE_EXISTS: AnomalySet = AnomalySet::of(&[
+    Anomaly::SearchTimeout,
+    Anomaly::StrongSessionSiCycle,
+    Anomaly::StrongSiCycle,
+    Anomaly::StrongSessionPl1Cycle,
+]);
+
+/// Why an answer differs from the reference's, if there is a reason.
+fn reason(case: &Value, asked: &Asked<'_>, found: &Found) -> Option<&'static str> {
+    let with = assumptions(&case["options"]);
+    let theirs = kinds(&asked.answer["anomaly_types"]);
+    let ours = found.under(asked.demand);
+    let without = |kind: Anomaly| found.map(|f| f.without(AnomalySet::of(&[kind])));
+    if case["options"].get("transaction-order").is_some() {
+        return Some("an order of transactions was given, which no recorder does");
+    }
+    if ours.contains(Anomaly::DuplicateWrites) {
+        return Some("one value was written twice: named here, passed over there");
+    }
+    if ours.contains(Anomaly::GarbageRead) {
+        return Some("a garbage read is a violation here, and passed over there");
+    }
+    if ours.contains(Anomaly::FutureRead) && asked.is_answered_by(&without(Anomaly::FutureRead)) {
+        return Some("a read of one's own later write is not looked for there");
+    }
+    if !theirs.intersection(CYCLE_EXISTS).is_empty() {
+        return Some("its search timed out; the kind is decided here");
+    }
+    if asked.is_answered_by(&without(Anomaly::EmptyGraph)) {
+        return Some("its graph is not empty for it holds failed transactions");
+    }
+    let more = found.map(|f| f.union(AnomalySet::of(&[Anomaly::LostUpdate])));
+    if theirs.contains(Anomaly::LostUpdate) && asked.is_answered_by(&more) {
+        return Some("its lost update takes one who read its own write for a reader of another's version");
+    }
+    let history_without = history(&without_infos(&case["history"]));
+    if let Some(history) = history_without.filter(|h| case["history"].as_array().unwrap().len() > 2 * h.len()) {
+        let found = Found::of(&history, with).map(|f| f.without(AnomalySet::of(&[Anomaly::GarbageRead])));
+        if asked.is_answered_by(&found) {
+            return Some("a transaction of unknown end takes part here as somebody read its write");
+        }
+    }
+    if ours.contains(Anomaly::CyclicVersions) {
+        let history = history(&case["history"])?;
+        for fewer in [Assumptions { linearizable_keys: false, ..with }, Assumptions::default()] {
+            let cyclic = AnomalySet::of(&[Anomaly::CyclicVersions]);
+            if asked.is_answered_by(&Found::of(&history, fewer).map(|f| f.union(cyclic))) {
+                return Some("it gives up a source for all keys when one is cyclic");
+            }
+        }
+    }
+    let completions = case["history"].as_array().unwrap().iter().filter(|e| e["type"] != "invoke").count();
+    if case["history"].as_array().unwrap().len() < 2 * completions {
+        return Some("completions without invocations, which got some here, have no real-time order there");
+    }
+    if theirs.is_subset(ours.implied()) && ours.contains(Anomaly::CyclicVersions) {
+        return Some("one more cycle, or a worse one, beside cyclic versions; each of its steps has its reason");
+    }
+    None
+}
+
 #[test]
-fn answers_are_those_of_the_reference() {
-    let mut differences: BTreeMap<String, Vec<String>> = BTreeMap::new();
+fn answers_are_those_of_the_reference_or_differ_for_a_reason() {
     let (mut agree, mut histories, mut malformed) = (0, 0, 0);
+    let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut unexplained = Vec::new();
     for file in ["elle-cases.jsonl", "fuzz-rw-register.jsonl.gz"] {
         let Some(lines) = corpus(file) else { continue };
         for line in std::io::BufRead::lines(lines) {
@@ -90,64 +219,375 @@ fn answers_are_those_of_the_reference() {
                 malformed += 1;
                 continue;
             };
-            // The reference looks at real-time order, or at the order within processes, or at neither.
-            let run = |real_time, process| {
-                let options = Options { real_time, process, ..Options::default() };
-                check_rw_register(&history, &options, assumptions(&case["options"]), &Budget::unlimited()).kinds()
-            };
-            let runs = [run(true, false), run(false, true), run(false, false)];
-            let options = &case["options"];
-            let named = |m: &Value| strings(m).into_iter().map(|n| Model::from_name(n).unwrap()).collect::<Vec<_>>();
-            let demand = Demand {
-                models: options
-                    .get("consistency-models")
-                    .map_or(Demand::default().models, |m| named(m).into_iter().collect()),
-                anomalies: options.get("anomalies").map_or(AnomalySet::EMPTY, kinds),
-            };
-            let mut asked = vec![(demand, &case["expected"])];
-            asked.extend(
-                case["by_model"]
-                    .as_object()
-                    .into_iter()
-                    .flatten()
-                    .map(|(name, answer)| (Demand::models(&[Model::from_name(name).unwrap()]), answer)),
-            );
-            for (demand, answer) in asked {
-                if answer.get("error").is_some() || answer["valid"] == "error" {
-                    continue;
-                }
-                let found = match (demand.needs_realtime(), demand.needs_process()) {
-                    (true, _) => runs[0],
-                    (_, true) => runs[1],
-                    _ => runs[2],
-                };
-                let listed = found.intersection(demand.lists());
-                let theirs = kinds(&answer["anomaly_types"]);
-                let all =
-                    if listed.is_empty() { listed } else { found.intersection(demand.prohibits().union(ALWAYS_FOUND)) };
-                let out = boundary(all);
-                let same_models =
-                    out.not.names() == strings(&answer["not"]) && out.also_not.names() == strings(&answer["also_not"]);
-                if listed == theirs && same_models {
+            let found = Found::of(&history, assumptions(&case["options"]));
+            for asked in questions(&case) {
+                if asked.is_answered_by(&found) {
                     agree += 1;
-                    continue;
+                } else if let Some(reason) = reason(&case, &asked, &found) {
+                    *reasons.entry(reason).or_default() += 1;
+                } else {
+                    let theirs = kinds(&asked.answer["anomaly_types"]);
+                    let ours = found.under(asked.demand).intersection(asked.demand.lists());
+                    let models = asked.demand.models;
+                    unexplained.push(format!("{file} {} {models:?}: {ours:?}, there {theirs:?}", case["id"]));
                 }
-                let infos = case["history"].as_array().unwrap().iter().filter(|e| e["type"] == "info").count();
-                let what = format!(
-                    "info {} +{:?} -{:?} models {same_models}",
-                    infos > 0,
-                    listed.without(theirs),
-                    theirs.without(listed)
-                );
-                differences
-                    .entry(what)
-                    .or_default()
-                    .push(format!("{file} {} {} {:?}", case["id"], options, demand.models));
             }
         }
     }
-    eprintln!("{histories} histories, {malformed} of them malformed, {agree} answers agree");
-    for (what, which) in &differences {
-        eprintln!("{} {what}\n     {:?}", which.len(), &which[..which.len().min(4)]);
+    eprintln!("{histories} histories, {malformed} of them malformed; {agree} answers agree, {reasons:#?}");
+    assert!(unexplained.is_empty(), "{}", unexplained.join("\n"));
+}
+
+fn questions(case: &Value) -> Vec<Asked<'_>> {
+    let options = &case["options"];
+    let models = |m: &Value| strings(m).into_iter().map(|n| Model::from_name(n).unwrap()).collect();
+    let first = Demand {
+        models: options.get("consistency-models").map_or(Demand::default().models, models),
+        anomalies: options.get("anomalies").map_or(AnomalySet::EMPTY, kinds),
+    };
+    let by_model = case["by_model"].as_object().into_iter().flatten();
+    let by_model = by_model.map(|(name, answer)| (Demand::models(&[Model::from_name(name).unwrap()]), answer));
+    let all: Vec<(Demand, &Value)> = std::iter::once((first, &case["expected"]))
+        .chain(by_model)
+        .filter(|(_, answer)| answer.get("error").is_none() && answer["valid"] != "error")
+        .collect();
+    let elsewhere = all.iter().map(|(_, a)| kinds(&a["anomaly_types"])).fold(AnomalySet::EMPTY, AnomalySet::union);
+    all.into_iter().map(|(demand, answer)| Asked { demand, answer, elsewhere }).collect()
+}
+
+/// A file of the corpus of whole runs.
+fn run(name: &str) -> Option<History> {
+    let near = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpus");
+    let root = std::env::var_os("ELENCH_CORPUS").map_or_else(|| near.into(), std::path::PathBuf::from);
+    let path = root.join("isolation").join(name);
+    if !path.is_file() {
+        eprintln!("skipped: there is no {}", path.display());
+        return None;
     }
+    Some(elench_formats::open::open(path.to_str().unwrap(), &OpenOptions::default(), &|_, _| {}).unwrap())
+}
+
+const EVERY_ASSUMPTION: Assumptions = Assumptions { wfr_keys: true, sequential_keys: true, linearizable_keys: true };
+
+#[test]
+fn long_runs_are_what_their_names_say_under_any_assumption_that_holds_of_them() {
+    for (name, expected) in [
+        ("rw-ser-10k.edn.gz", AnomalySet::EMPTY),
+        ("rw-ser-100k.edn.gz", AnomalySet::EMPTY),
+        ("rw-inj-lost-update-100k.edn.gz", AnomalySet::of(&[Anomaly::LostUpdate])),
+    ] {
+        let Some(history) = run(name) else { continue };
+        let [wfr, all] = [Assumptions { wfr_keys: true, ..Assumptions::default() }, EVERY_ASSUMPTION];
+        for with in [Assumptions::default(), wfr, all] {
+            let start = std::time::Instant::now();
+            let result = check_rw_register(&history, &Options::default(), with, &Budget::unlimited());
+            eprintln!("{name} {with:?}: {:?} in {:?}, {:?}", result.kinds(), start.elapsed(), result.sizes);
+            let found = result.kinds();
+            assert!(
+                if expected.is_empty() { found.is_empty() } else { expected.is_subset(found) },
+                "{name}: {found:?}"
+            );
+        }
+    }
+}
+
+/// Xorshift, seeded.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// A transaction of a small history: micro-operations are (is a write, key, value), nil being 0.
+#[derive(Clone, Debug)]
+struct Small {
+    mops: Vec<(bool, usize, u64)>,
+    status: &'static str,
+    process: usize,
+    invoke: usize,
+    complete: usize,
+}
+
+/// A random history of up to four transactions on two keys, each of its own process or two in a row in one.
+fn small(random: &mut Random) -> Vec<Small> {
+    let count = 2 + random.below(3) as usize;
+    let mut written = [0u64; 2];
+    let mut txns: Vec<Small> = (0..count)
+        .map(|process| {
+            let mops = (0..1 + random.below(3)).map(|_| {
+                let (write, key) = (random.below(2) == 0, random.below(2) as usize);
+                written[key] += u64::from(write);
+                (write, key, written[key])
+            });
+            let mops = mops.collect();
+            let status = ["ok", "ok", "ok", "ok", "ok", "ok", "info", "fail"][random.below(8) as usize];
+            Small { mops, status, process, invoke: 0, complete: 0 }
+        })
+        .collect();
+    for mop in txns.iter_mut().flat_map(|t| &mut t.mops).filter(|m| !m.0) {
+        mop.2 = random.below(written[mop.1] + 1);
+    }
+    let mut event = 0;
+    let (mut waiting, mut open): (Vec<usize>, Vec<usize>) = ((0..count).collect(), Vec::new());
+    while !waiting.is_empty() || !open.is_empty() {
+        if !waiting.is_empty() && (open.is_empty() || random.below(2) == 0) {
+            let txn = waiting.swap_remove(random.below(waiting.len() as u64) as usize);
+            txns[txn].invoke = event;
+            open.push(txn);
+        } else {
+            let txn = open.swap_remove(random.below(open.len() as u64) as usize);
+            txns[txn].complete = event;
+        }
+        event += 1;
+    }
+    for a in 0..count {
+        for b in 0..count {
+            let free = !txns.iter().enumerate().any(|(c, t)| c != b && t.process == a);
+            if txns[a].process == a && free && txns[a].status == "ok" && txns[a].complete < txns[b].invoke && a != b {
+                txns[b].process = a;
+                break;
+            }
+        }
+    }
+    txns
+}
+
+fn recorded(txns: &[Small]) -> History {
+    let mut events: Vec<(usize, String)> = Vec::new();
+    for t in txns {
+        let mut mops = String::new();
+        for &(write, key, value) in &t.mops {
+            let value = if value == 0 { "nil".into() } else { value.to_string() };
+            write!(mops, "[:{} {key} {value}]", if write { "w" } else { "r" }).unwrap();
+        }
+        let event = |kind: &str| format!("{{:type :{kind}, :process {}, :f :txn, :value [{mops}]}}\n", t.process);
+        events.push((t.invoke, event("invoke")));
+        events.push((t.complete, event(t.status)));
+    }
+    events.sort();
+    let text: String = events.into_iter().map(|e| e.1).collect();
+    open_bytes(text.as_bytes(), &OpenOptions::default()).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Every order of some of these.
+fn orders(of: &[usize]) -> Vec<Vec<usize>> {
+    if of.is_empty() {
+        return vec![Vec::new()];
+    }
+    let with_first = |&first: &usize| {
+        let rest: Vec<usize> = of.iter().copied().filter(|&t| t != first).collect();
+        orders(&rest).into_iter().map(move |mut order| {
+            order.insert(0, first);
+            order
+        })
+    };
+    of.iter().flat_map(with_first).collect()
+}
+
+/// Sets of transactions that may be what committed.
+fn committed(txns: &[Small]) -> Vec<Vec<usize>> {
+    let sets = (0..1usize << txns.len()).map(|bits| (0..txns.len()).filter(|t| bits >> t & 1 == 1).collect::<Vec<_>>());
+    let may = |set: &Vec<usize>| {
+        (0..txns.len()).all(|t| match txns[t].status {
+            "ok" => set.contains(&t),
+            "fail" => !set.contains(&t),
+            _ => true,
+        })
+    };
+    sets.filter(may).collect()
+}
+
+/// Runs a transaction on a state; none when a read of an acknowledged one returned something else.
+fn applied(t: &Small, mut state: [u64; 2]) -> Option<[u64; 2]> {
+    for &(write, key, value) in &t.mops {
+        if write {
+            state[key] = value;
+        } else if t.status == "ok" && state[key] != value {
+            return None;
+        }
+    }
+    Some(state)
+}
+
+fn serializable(txns: &[Small], real_time: bool) -> bool {
+    let in_time = |order: &[usize]| {
+        let before = |a: usize, b: usize| txns[a].status == "ok" && txns[a].complete < txns[b].invoke;
+        (0..order.len()).all(|i| order[i + 1..].iter().all(|&later| !before(later, order[i])))
+    };
+    let runs = |order: &[usize]| order.iter().try_fold([0; 2], |state, &t| applied(&txns[t], state)).is_some();
+    committed(txns).iter().flat_map(|set| orders(set)).any(|o| (!real_time || in_time(&o)) && runs(&o))
+}
+
+/// Is there an order of starts and commits in which each reads what had been committed at its start, and no two that overlap wrote
+/// one key?
+fn snapshot_isolated(txns: &[Small]) -> bool {
+    committed(txns).iter().any(|set| {
+        let events: Vec<usize> = set.iter().flat_map(|&t| [2 * t, 2 * t + 1]).collect();
+        places(&events, &mut Vec::new(), txns)
+    })
+}
+
+fn places(left: &[usize], order: &mut Vec<usize>, txns: &[Small]) -> bool {
+    if left.is_empty() {
+        return snapshots(order, txns);
+    }
+    let next: Vec<usize> = left.iter().copied().filter(|e| e % 2 == 0 || order.contains(&(e - 1))).collect();
+    next.into_iter().any(|event| {
+        order.push(event);
+        let rest: Vec<usize> = left.iter().copied().filter(|&e| e != event).collect();
+        let found = places(&rest, order, txns);
+        order.pop();
+        found
+    })
+}
+
+fn snapshots(order: &[usize], txns: &[Small]) -> bool {
+    let mut state = [0u64; 2];
+    let mut starts = vec![([0u64; 2], 0); txns.len()];
+    let mut last = [0usize; 2];
+    order.iter().enumerate().all(|(at, &event)| {
+        let txn = &txns[event / 2];
+        if event % 2 == 0 {
+            starts[event / 2] = (state, at);
+            return applied(txn, state).is_some();
+        }
+        let writes = txn.mops.iter().filter(|m| m.0);
+        if writes.clone().any(|m| last[m.1] > starts[event / 2].1) {
+            return false;
+        }
+        for &(_, key, value) in writes {
+            (state[key], last[key]) = (value, at);
+        }
+        true
+    })
+}
+
+#[test]
+fn nothing_is_ruled_out_that_brute_force_explains() {
+    let mut random = Random(0x5eed);
+    let wfr = Assumptions { wfr_keys: true, ..Assumptions::default() };
+    let (mut not, mut missed) = ([0; 3], [0; 3]);
+    for _ in 0..4_000 {
+        let txns = small(&mut random);
+        let history = recorded(&txns);
+        let out = |with| {
+            let result = check_rw_register(&history, &Options::default(), with, &Budget::unlimited());
+            (crate::txn::lattice::ruled_out(result.kinds()), result)
+        };
+        let (plain, result) = out(wfr);
+        let (strict, strictly) = out(EVERY_ASSUMPTION);
+        let explained = [serializable(&txns, false), snapshot_isolated(&txns), serializable(&txns, true)];
+        let judged = [
+            plain.contains(Model::Serializable),
+            plain.contains(Model::SnapshotIsolation),
+            strict.contains(Model::StrongSerializable),
+        ];
+        for i in 0..3 {
+            let found = if i < 2 { &result.findings } else { &strictly.findings };
+            assert!(!(explained[i] && judged[i]), "{i}: {txns:#?}\n{found:#?}");
+            not[i] += u32::from(!explained[i]);
+            missed[i] += u32::from(!explained[i] && !judged[i]);
+        }
+    }
+    eprintln!(
+        "not serializable, not snapshot isolated, not strictly serializable: {not:?}; of these not shown: {missed:?}"
+    );
+    assert!(not.iter().zip(missed).all(|(&not, missed)| missed * 4 < not));
+}
+
+/// A history in which transactions follow each other, each `process kind [mops]`.
+fn sequence(txns: &[&str]) -> History {
+    let mut text = String::new();
+    for txn in txns {
+        let mut parts = txn.splitn(3, ' ');
+        let (process, kind, mops) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
+        writeln!(text, "{{:type :invoke, :process {process}, :f :txn, :value {mops}}}").unwrap();
+        writeln!(text, "{{:type :{kind}, :process {process}, :f :txn, :value {mops}}}").unwrap();
+    }
+    open_bytes(text.as_bytes(), &OpenOptions::default()).unwrap()
+}
+
+fn found(history: &History, with: Assumptions) -> AnomalySet {
+    check_rw_register(history, &Options::default(), with, &Budget::unlimited()).kinds()
+}
+
+#[test]
+fn a_write_that_equals_the_initial_value_makes_no_lost_update() {
+    let history =
+        sequence(&["0 ok [[:w x nil]]", "0 ok [[:r x nil][:w x 1]]", "0 ok [[:w x nil]]", "1 ok [[:r x nil][:w x 2]]"]);
+    assert!(found(&history, Assumptions::default()).is_subset(AnomalySet::of(&[Anomaly::DuplicateWrites])));
+    let honest = sequence(&["0 ok [[:r x nil][:w x 1]]", "1 ok [[:r x nil][:w x 2]]"]);
+    assert!(found(&honest, Assumptions::default()).contains(Anomaly::LostUpdate));
+}
+
+#[test]
+fn a_garbage_read_is_named() {
+    assert_eq!(
+        found(&sequence(&["0 ok [[:r x 7]]"]), Assumptions::default()).iter().next(),
+        Some(Anomaly::GarbageRead)
+    );
+}
+
+#[test]
+fn a_read_of_ones_own_later_write_is_a_future_read() {
+    assert!(found(&sequence(&["0 ok [[:r x 1][:w x 1]]"]), Assumptions::default()).contains(Anomaly::FutureRead));
+}
+
+#[test]
+fn a_cycle_of_reads_and_process_order_is_found() {
+    let text = "{:type :invoke, :process 0, :f :txn, :value [[:r x nil]]}
+        {:type :invoke, :process 1, :f :txn, :value [[:w y 1] [:r z nil]]}
+        {:type :ok, :process 0, :f :txn, :value [[:r x 1]]}
+        {:type :invoke, :process 0, :f :txn, :value [[:w z 1]]}
+        {:type :ok, :process 1, :f :txn, :value [[:w y 1] [:r z 1]]}
+        {:type :invoke, :process 1, :f :txn, :value [[:w x 1]]}
+        {:type :ok, :process 0, :f :txn, :value [[:w z 1]]}
+        {:type :ok, :process 1, :f :txn, :value [[:w x 1]]}";
+    let history = open_bytes(text.as_bytes(), &OpenOptions::default()).unwrap();
+    assert!(found(&history, Assumptions::default()).contains(Anomaly::G1cProcess));
+}
+
+#[test]
+fn opposite_orders_of_writes_on_two_keys_are_g0_given_the_order_of_versions() {
+    let text = "{:type :invoke, :process 0, :f :txn, :value [[:w x 1][:w y 1]]}
+        {:type :invoke, :process 1, :f :txn, :value [[:w x 2][:w y 2]]}
+        {:type :ok, :process 0, :f :txn, :value [[:w x 1][:w y 1]]}
+        {:type :ok, :process 1, :f :txn, :value [[:w x 2][:w y 2]]}
+        {:type :invoke, :process 0, :f :txn, :value [[:r x nil][:r y nil]]}
+        {:type :ok, :process 0, :f :txn, :value [[:r x 2][:r y 1]]}";
+    let history = open_bytes(text.as_bytes(), &OpenOptions::default()).unwrap();
+    let sequential = Assumptions { sequential_keys: true, ..Assumptions::default() };
+    let both = format!(
+        "{text}\n{}",
+        "{:type :invoke, :process 1, :f :txn, :value [[:r y nil]]}
+        {:type :ok, :process 1, :f :txn, :value [[:r y 1]]}"
+    );
+    assert!(found(&open_bytes(both.as_bytes(), &OpenOptions::default()).unwrap(), sequential).contains(Anomaly::G0));
+    assert!(!found(&history, sequential).contains(Anomaly::G0));
+}
+
+#[test]
+fn a_value_written_twice_says_nothing_about_who_was_read() {
+    let history = sequence(&["0 ok [[:w x 1]]", "1 ok [[:w x 1]]", "2 ok [[:r x 1]]", "2 ok [[:r x nil]]"]);
+    let kinds = found(&history, Assumptions::default());
+    assert!(kinds.contains(Anomaly::DuplicateWrites) && !kinds.contains(Anomaly::G1c));
+}
+
+#[test]
+fn an_unacknowledged_write_that_somebody_read_took_place() {
+    let seen = sequence(&["0 info [[:w x 1][:w y 1]]", "1 ok [[:r x 1][:r y nil]]"]);
+    assert!(found(&seen, Assumptions::default()).contains(Anomaly::GSingleItem));
+    let unseen = sequence(&["0 info [[:w x 1][:w y 1]]", "1 ok [[:r x nil][:r y nil]]"]);
+    assert!(found(&unseen, Assumptions::default()).without(AnomalySet::UNDECIDED).is_empty());
+}
+
+#[test]
+fn the_least_integer_is_not_nil() {
+    let history = sequence(&["0 ok [[:w x -9223372036854775808]]", "1 ok [[:r x -9223372036854775808]]"]);
+    assert!(found(&history, EVERY_ASSUMPTION).is_empty());
 }
