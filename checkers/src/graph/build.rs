@@ -262,7 +262,7 @@ impl<'a> Graph<'a> {
     #[inline]
     pub fn step(&self, node: u32, cursor: &mut u32) -> Option<(u32, Rel)> {
         if node >= self.rows {
-            return self.from_time(node - self.rows, cursor);
+            return self.time_step(node - self.rows, cursor);
         }
         let (start, end) = match self.offsets.is_empty() {
             true => (0, 0),
@@ -278,7 +278,7 @@ impl<'a> Graph<'a> {
     }
 
     /// A time node leads to the next one, if a transaction that may lie on a cycle completed there, and to transactions.
-    fn from_time(&self, time: u32, cursor: &mut u32) -> Option<(u32, Rel)> {
+    fn time_step(&self, time: u32, cursor: &mut u32) -> Option<(u32, Rel)> {
         let line = self.timeline;
         let first = line.first_after[time as usize];
         let next = time as usize + 1;

@@ -207,7 +207,7 @@ impl<'a> Explainer<'a> {
             let (list, _) = self.lists.longest(self.txns.key[a as usize])?;
             let from = self.place(list, a)?;
             let to = self.place(list, b).unwrap_or(list.len());
-            (from < to).then_some(to - from)
+            to.checked_sub(from).filter(|&apart| apart > 0)
         };
         let (a, b) = self
             .pairs(link, Kind::Append, Kind::Append)

@@ -324,6 +324,8 @@ impl Numbers {
 
 struct Reader<'a> {
     workload: Workload,
+    /// By code of a function's name.
+    kinds: Vec<Kind>,
     /// Present where codes are not the integers themselves.
     extra: Option<&'a HashMap<Box<str>, i64, FixedState>>,
     /// Lists not yet handed out.
@@ -336,11 +338,20 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(workload: Workload, extra: Option<&'a HashMap<Box<str>, i64, FixedState>>, codes: &'a [i64]) -> Self {
         let txns = Txns { translated: extra.is_some(), offsets: vec![0], ..Txns::default() };
-        Reader { workload, extra, codes, keys: Numbers::default(), processes: Numbers::default(), txns }
+        Reader {
+            workload,
+            kinds: Vec::new(),
+            extra,
+            codes,
+            keys: Numbers::default(),
+            processes: Numbers::default(),
+            txns,
+        }
     }
 
     /// None when codes have to be translated first.
     fn read(mut self, history: &'a History) -> Option<Txns<'a>> {
+        self.kinds = history.functions().iter().map(|name| self.workload.kind(name)).collect();
         self.reserve(history);
         for (row, op) in history.ops().enumerate() {
             if !op.is_client() {
@@ -390,7 +401,8 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn mop(&mut self, history: &'a History, op: OpRef<'a>, mop: MopRef<'a>, ok: bool) -> Option<()> {
-        let (kind, value) = match self.workload.kind(op.mop_name(mop.f)) {
+        let kind = self.kinds.get(mop.f as usize).copied().unwrap_or(Kind::Other);
+        let (kind, value) = match kind {
             Kind::ReadList | Kind::Read if !mop.known || !ok => (Kind::ReadUnknown, NIL),
             Kind::ReadList => match self.list(mop.value)? {
                 Some(list) => {

@@ -23,14 +23,15 @@ use std::collections::BTreeMap;
 use elench_formats::History;
 use elench_formats::history::Status;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Spent};
 use crate::graph::build::{Graph, MAX_NODES, Timeline};
 use crate::graph::{Dependencies, Rel, Sink};
-use crate::outcome::{Coverage, OpId, Why};
+use crate::outcome::{Certificate, Coverage, KeyOrder, OpId, Outcome, Violation, Why};
 use anomaly::{Anomaly, AnomalySet};
 use cycles::{Cycles, Unnamed};
 use explain::{Explained, Explainer};
 use history::{Arena, NONE, Txn, Txns, UnknownMop, Workload};
+use lattice::Demand;
 use lists::Lists;
 
 /// How to check.
@@ -105,6 +106,37 @@ impl TxnResult {
         self.findings.keys().copied().collect()
     }
 
+    /// The answer to what is asked. Kinds that only say that something is undecided make it unknown where nothing worse was found.
+    pub fn outcome(&self, demand: Demand) -> Outcome {
+        let wrong = self.kinds().intersection(demand.prohibits());
+        let of = |kind: Anomaly| {
+            let finding = self.findings.get(&kind);
+            let example = finding.and_then(|f| f.examples.first());
+            Violation {
+                kind: kind.name(),
+                ops: example.map(Explained::ops).unwrap_or_default(),
+                explanation: match (finding, example) {
+                    (Some(f), Some(e)) if f.count > 1 => format!("{} ({} of them)", e.text(), f.count),
+                    (_, Some(e)) => e.text(),
+                    _ => kind.about().to_string(),
+                },
+                certificate: None,
+            }
+        };
+        let mut violations = wrong.iter().map(of);
+        if let Some(first) = violations.next() {
+            return Outcome::invalid(self.coverage.clone(), first, violations.collect());
+        }
+        if let Some(why) = &self.undecided {
+            return Outcome::unknown(self.coverage.clone(), why.clone());
+        }
+        if let Some(kind) = self.kinds().intersection(AnomalySet::UNDECIDED).iter().next() {
+            return Outcome::unknown(self.coverage.clone(), Why::Other(format!("{kind}: {}", kind.about())));
+        }
+        let order = |ops: &Vec<OpId>| Certificate::Orders(vec![KeyOrder { key: None, order: Some(ops.clone()) }]);
+        Outcome::valid(self.coverage.clone(), self.order.as_ref().map(order))
+    }
+
     fn add(&mut self, kind: Anomaly, count: u64) {
         self.findings.entry(kind).or_insert(Finding { count: 0, examples: Vec::new() }).count += count;
     }
@@ -132,8 +164,8 @@ fn of_lists(history: &History, txns: &Txns<'_>, options: &Options, budget: &Budg
     result.sizes.transactions = txns.len() as u64;
     result.sizes.micro_operations = txns.mop_count() as u64;
     result.sizes.keys = txns.keys.len() as u64;
-    if txns.len().saturating_add(txns.mop_count()) > MAX_NODES {
-        result.undecided = Some(Why::Other(format!("more than {MAX_NODES} transactions and micro-operations")));
+    if txns.len().saturating_add(txns.mop_count()) > MAX_NODES / 2 {
+        result.undecided = Some(Why::Other(format!("more than {} transactions and micro-operations", MAX_NODES / 2)));
         return result;
     }
     let mut held = budget.reserve();
@@ -142,6 +174,9 @@ fn of_lists(history: &History, txns: &Txns<'_>, options: &Options, budget: &Budg
         result.add(Anomaly::UnknownMicroOp, txns.unknown_count);
     }
     let lists = Lists::new(txns);
+    if let Some(spent @ (Spent::Memory | Spent::Cancelled)) = budget.spent() {
+        result.undecided = Some(Why::Spent(spent));
+    }
     for &(kind, count) in lists.cases().counts() {
         result.add(kind, count);
     }
@@ -282,7 +317,7 @@ fn coverage(history: &History, txns: &Txns<'_>) -> Coverage {
     let unknown = counts[Status::Info as usize] + counts[Status::Pending as usize];
     coverage.count("txn", crate::outcome::Status::Info, unknown);
     debug_assert!(history.len() >= txns.len());
-    coverage.keys = 1;
-    coverage.keys_decided = 1;
+    coverage.keys = txns.keys.len().max(1) as u64;
+    coverage.keys_decided = coverage.keys;
     coverage
 }

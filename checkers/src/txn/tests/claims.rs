@@ -1,6 +1,7 @@
 //! Small histories whose answer is plain.
 
 use super::*;
+use crate::txn::lattice::{Demand, Model};
 
 fn found(text: &str) -> Vec<&'static str> {
     names(&check(&notation::history(text).unwrap())).into_iter().collect()
@@ -171,4 +172,24 @@ fn a_spent_budget_says_so_and_names_nothing_falsely() {
     let result = check_list_append(&history, &Options::default(), &none);
     assert!(names(&result).contains("cycle-search-timeout"), "{:?}", names(&result));
     assert!(result.undecided.is_some() && result.order.is_none());
+}
+
+#[test]
+fn write_skew_is_fine_under_snapshot_isolation_and_a_violation_of_serializability() {
+    let text = "
+        invoke 0 txn [[:r x nil] [:append y 1]] / invoke 1 txn [[:r y nil] [:append x 1]]
+        ok 0 txn [[:r x nil] [:append y 1]] / ok 1 txn [[:r y nil] [:append x 1]]";
+    let result = check(&notation::history(text).unwrap());
+    let under = |model| result.outcome(Demand::models(&[model]));
+    assert!(under(Model::SnapshotIsolation).is_valid());
+    assert!(under(Model::Serializable).is_invalid());
+}
+
+#[test]
+fn a_valid_history_comes_with_its_order_and_silence_is_unknown() {
+    let order = |text: &str| check(&notation::history(text).unwrap()).outcome(Demand::default());
+    let valid = order("invoke 0 txn [[:append x 1]] / ok 0 / invoke 1 txn [[:r x nil]] / ok 1 txn [[:r x [1]]]");
+    assert!(matches!(valid.answer(), crate::Answer::Valid(Some(_))), "{valid:?}");
+    let silent = order("invoke 0 txn [[:r x nil]] / ok 0");
+    assert!(matches!(silent.answer(), crate::Answer::Unknown(_)), "{silent:?}");
 }

@@ -256,3 +256,30 @@ fn what_the_reference_cannot_finish_is_named() {
         &[G0Process, GSingleItemProcess, G0Realtime, GSingleItemRealtime],
     );
 }
+
+#[test]
+fn real_runs_are_judged_as_the_manifest_says() {
+    let Some(corpus) = corpus() else { return };
+    let runs = corpus.join("jepsen-runs");
+    let manifest = std::fs::read_to_string(runs.join("MANIFEST.tsv")).unwrap();
+    let mut judged = 0;
+    for line in manifest.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        if fields[2] != "list-append" || fields[0].ends_with("results.edn") {
+            continue;
+        }
+        let history = open(runs.join(fields[0]).to_str().unwrap(), &OpenOptions::default(), &|_, _| {}).unwrap();
+        let found = check(&history).kinds();
+        let valid = found.intersection(Demand::default().prohibits()).is_empty();
+        eprintln!("{}: {found:?}, {}", fields[0], fields[4]);
+        match fields[4] {
+            expected if expected.starts_with("true") || expected.starts_with("workload true") => {
+                assert!(valid, "{line}: {found:?}");
+            }
+            expected if expected.starts_with("false") => assert!(!valid, "{line}: {found:?}"),
+            _ => {}
+        }
+        judged += 1;
+    }
+    assert!(judged > 10);
+}
