@@ -1,0 +1,76 @@
+//! How fast are rw-register histories checked? `register_speed TRANSACTIONS [KEYS [CLIENTS]]` makes a strictly serializable
+//! one and checks it under each assumption.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use elench_checkers::Budget;
+use elench_checkers::txn::Options;
+use elench_checkers::txn::register::{Assumptions, check_rw_register};
+use elench_formats::open::{OpenOptions, open_bytes};
+
+fn main() {
+    let mut args = std::env::args().skip(1).map(|a| a.parse::<u64>().unwrap_or(0));
+    let (count, clients) = (args.next().unwrap_or(100_000), 20);
+    let keys = args.next().unwrap_or(count / 30 + 1);
+    let clients = args.next().unwrap_or(clients);
+    let text = history(count, keys, clients);
+    let history = match open_bytes(text.as_bytes(), &OpenOptions::default()) {
+        Ok(history) => history,
+        Err(error) => return eprintln!("{error}"),
+    };
+    drop(text);
+    for bits in [0, 1, 2, 4, 7] {
+        let assumptions =
+            Assumptions { wfr_keys: bits & 1 != 0, sequential_keys: bits & 2 != 0, linearizable_keys: bits & 4 != 0 };
+        let start = Instant::now();
+        let result = check_rw_register(&history, &Options::default(), assumptions, &Budget::unlimited());
+        let peak = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let peak = peak.lines().find(|l| l.starts_with("VmHWM")).unwrap_or("").to_string();
+        println!("{assumptions:?} {:?} {:?} {:?} {peak}", start.elapsed(), result.kinds(), result.sizes);
+    }
+}
+
+/// Each transaction takes effect at once, at its completion's place in the order; reads return what is there.
+fn history(count: u64, keys: u64, clients: u64) -> String {
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut below = |n: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % n
+    };
+    let mut state = vec![0u64; keys as usize];
+    let mut open: Vec<Option<String>> = vec![None; clients as usize];
+    let (mut text, mut done, mut value) = (String::new(), 0, 0);
+    while done < count {
+        let client = below(clients);
+        let place = &mut open[client as usize];
+        let written = match place.take() {
+            Some(mops) => {
+                done += 1;
+                writeln!(text, "{{:type :ok, :process {client}, :f :txn, :value [{mops}]}}")
+            }
+            None => {
+                let mut mops = String::new();
+                for _ in 0..1 + below(4) {
+                    let key = below(keys) as usize;
+                    if below(2) == 0 {
+                        value += 1;
+                        state[key] = value;
+                        let _ = write!(mops, "[:w {key} {value}]");
+                    } else if state[key] == 0 {
+                        let _ = write!(mops, "[:r {key} nil]");
+                    } else {
+                        let _ = write!(mops, "[:r {key} {}]", state[key]);
+                    }
+                }
+                let line = writeln!(text, "{{:type :invoke, :process {client}, :f :txn, :value [{mops}]}}");
+                *place = Some(mops);
+                line
+            }
+        };
+        debug_assert!(written.is_ok());
+    }
+    text
+}
