@@ -53,7 +53,9 @@ pub(super) const RATIO: u64 = 512;
 /// Bytes that a row takes in memory even where the file has no columns for them: indices, process, status, function.
 const ROW_BYTES: u64 = 27;
 
-/// Columns that are not compressed: delta encoding leaves a percent or two to gain, and reading takes a tenth longer.
+/// Columns that are not compressed. After delta encoding, zstd would save 1 % of a large register file and 11 % of a
+/// list-append one, and reading takes about 5 % longer for the latter (register: no difference to be seen); measured with
+/// the example `columnar_speed`, 10^6 and 250,000 operations.
 const TIGHT: [&str; 5] = ["index", "complete_index", "process", "invoke_time", "complete_time"];
 
 /// The columns that a history is made of.

@@ -314,7 +314,8 @@ fn a_flipped_bit_in_parquet_is_an_error_or_changes_nothing() {
 
 /// A few operations of a register, or transactions that append to lists and read them.
 fn small(transactions: bool) -> History {
-    let mut builder = HistoryBuilder::new(BuildOptions { format: "made".into(), real_time: true, ..Default::default() });
+    let mut builder =
+        HistoryBuilder::new(BuildOptions { format: "made".into(), real_time: true, ..Default::default() });
     let mut b = EventBatch::default();
     let mop = |f: &str, v: Value| Value::Vector(vec![Value::keyword(f), 7.into(), v]);
     for i in 0..12 {
