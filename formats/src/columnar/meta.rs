@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use memchr::memmem;
+
 use crate::error::{ReadError, Result};
 use crate::history::{KeyForm, Meta, Order, Status};
 use crate::json::value::{from_json, to_json};
@@ -11,8 +13,10 @@ use crate::value::Value;
 const VERSION: &str = "1";
 /// Checksum of each row group.
 pub(super) const GROUP_SUMS: &str = "elench.checksums";
-/// Checksum of the metadata.
+/// Checksum of the footer.
 pub(super) const META_SUM: &str = "elench.checksum";
+/// What stands for that checksum until it is known.
+pub(super) const NO_SUM: &str = "00000000";
 
 /// Columns in which nothing is, which need not be decoded.
 pub(super) const VOID: &str = "elench.void";
@@ -79,19 +83,38 @@ pub(super) fn decode(pairs: &HashMap<String, String>) -> Result<Option<Meta>> {
     }))
 }
 
-/// Checksum of all of the metadata but the checksum itself; the order of pairs does not matter.
-pub(super) fn checksum<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let mut pairs: Vec<_> =
-        pairs.filter(|(k, _)| (k.starts_with("elench.") || *k == "ARROW:schema") && *k != META_SUM).collect();
-    pairs.sort_unstable();
-    let mut hasher = crc32fast::Hasher::new();
-    for (k, v) in pairs {
-        hasher.update(&(k.len() as u64).to_le_bytes());
-        hasher.update(k.as_bytes());
-        hasher.update(&(v.len() as u64).to_le_bytes());
-        hasher.update(v.as_bytes());
+/// The checksum within a Parquet file's footer, of all the footer's bytes but its own.
+///
+/// It is found in the bytes, not in what they decode to: so nothing that decoding makes of a damaged footer is believed,
+/// and whatever the footer says (schema, offsets, sizes, counts, codecs, encodings, statistics) is covered. The footer's
+/// last metadata pair is that of the checksum, so that no text of a history can be taken for it.
+pub(super) struct FooterSum<'a> {
+    /// Where it lies in the footer.
+    pub(super) at: usize,
+    written: &'a [u8],
+    pub(super) computed: String,
+}
+
+impl<'a> FooterSum<'a> {
+    /// [`META_SUM`] and the head of its value, as Thrift's compact protocol writes them: field 1, text of 15 bytes; field
+    /// 2, text of eight.
+    const MARK: &'static [u8] = b"\x18\x0felench.checksum\x18\x08";
+
+    /// The checksum of this footer, if it has one.
+    pub(super) fn find(footer: &'a [u8]) -> Option<Self> {
+        let at = memmem::rfind(footer, Self::MARK)? + Self::MARK.len();
+        let (before, rest) = footer.split_at(at);
+        let (written, after) = rest.split_at_checked(NO_SUM.len())?;
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(before);
+        hasher.update(after);
+        Some(FooterSum { at, written, computed: format!("{:08x}", hasher.finalize()) })
     }
-    format!("{:08x}", hasher.finalize())
+
+    /// Is the footer what it was when its checksum was written?
+    pub(super) fn holds(&self) -> bool {
+        self.written == self.computed.as_bytes()
+    }
 }
 
 fn json_strings(texts: &[String]) -> String {

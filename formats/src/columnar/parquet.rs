@@ -1,15 +1,16 @@
 //! Parquet: written whole or not at all, read in parallel by row groups.
 //!
 //! Integers are delta-encoded, texts have dictionaries, row groups hold 262,144 rows. The crate that writes pages writes
-//! no page checksums, so each row group has one of all its bytes in the file's metadata, and the metadata one of itself:
-//! a flipped bit is an error, not another history. (Page checksums of others are verified.)
+//! no page checksums, so each row group has one of all its bytes in the footer, and the footer, which says where columns
+//! lie and how they are encoded, one of all its own bytes but those of that checksum: a flipped bit is an error, not
+//! another history. (Page checksums of others are verified.)
 //!
 //! What a file claims is checked before it is believed: Thrift lengths against the bytes there are, pages against their
 //! column, and everything decoded against [`FREE_BYTES`] and [`RATIO`] times the file's length.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use arrow_schema::{DataType, Schema};
 use bytes::{Buf, Bytes};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::arrow::{ArrowSchemaConverter, ArrowWriter, ProjectionMask, encode_arrow_schema};
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression as Codec, Encoding, Type, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
@@ -31,7 +32,7 @@ use crate::History;
 use crate::error::{Place, ReadError, Result};
 use crate::history::{Chunk, Meta};
 
-use super::meta::{self, GROUP_SUMS, META_SUM, VOID};
+use super::meta::{self, FooterSum, GROUP_SUMS, META_SUM, VOID};
 use super::read::{Decoder, Pools};
 use super::schema::Plan;
 use super::thrift::Walker;
@@ -52,7 +53,9 @@ pub(super) const RATIO: u64 = 512;
 /// Bytes that a row takes in memory even where the file has no columns for them: indices, process, status, function.
 const ROW_BYTES: u64 = 27;
 
-/// Columns that are not compressed: delta encoding leaves a percent or two to gain, and reading takes a tenth longer.
+/// Columns that are not compressed. After delta encoding, zstd would save 1 % of a large register file and 11 % of a
+/// list-append one, and reading takes about 5 % longer for the latter (register: no difference to be seen); measured with
+/// the example `columnar_speed`, 10^6 and 250,000 operations.
 const TIGHT: [&str; 5] = ["index", "complete_index", "process", "invoke_time", "complete_time"];
 
 /// The columns that a history is made of.
@@ -102,7 +105,6 @@ pub struct ParquetWriter {
     sums: Vec<u32>,
     /// Columns in which something is, by position.
     used: Vec<bool>,
-    arrow_schema: String,
 }
 
 /// Sums what passes through it.
@@ -147,7 +149,6 @@ impl ParquetWriter {
             group_rows: 0,
             sums: Vec::new(),
             used: vec![false; schema.fields().len()],
-            arrow_schema: encode_arrow_schema(&schema),
         })
     }
 
@@ -226,14 +227,23 @@ impl ParquetWriter {
             .map(|(f, _)| f.name().as_str())
             .collect();
         pairs.push((VOID.into(), void.join(",")));
-        let summed = pairs.iter().map(|(k, v)| (k.as_str(), v.as_str())).chain([("ARROW:schema", &*self.arrow_schema)]);
-        pairs.push((META_SUM.into(), meta::checksum(summed)));
+        // Last, as nothing that a history holds may come after it: see `FooterSum`.
+        pairs.push((META_SUM.into(), meta::NO_SUM.into()));
         for (k, v) in pairs {
             self.writer.append_key_value_metadata(KeyValue::new(k, v));
         }
         self.writer.close().map_err(unwritten)?;
+        sum_footer(self.target.file()?)?;
         self.target.finish()
     }
+}
+
+/// Puts the footer's checksum into the footer of a file.
+fn sum_footer(mut file: File) -> Result<()> {
+    let (bytes, start) = footer_bytes(&Source::File(&file, file.metadata()?.len()))?;
+    let sum = FooterSum::find(&bytes).ok_or_else(|| unwritten("its footer has no place for a checksum"))?;
+    file.seek(SeekFrom::Start(start + sum.at as u64))?;
+    Ok(file.write_all(sum.computed.as_bytes())?)
 }
 
 fn properties(schema: &Schema, options: &WriteOptions) -> Result<WriterProperties> {
@@ -387,7 +397,8 @@ struct Opened {
 
 impl Opened {
     fn of(source: &Source<'_>) -> Result<Opened> {
-        let metadata = Arc::new(footer(source)?);
+        let (metadata, summed) = footer(source)?;
+        let metadata = Arc::new(metadata);
         let pairs: HashMap<String, String> = metadata
             .file_metadata()
             .key_value_metadata()
@@ -395,14 +406,9 @@ impl Opened {
             .flatten()
             .filter_map(|kv| Some((kv.key.clone(), kv.value.clone()?)))
             .collect();
-        let sum = pairs.get(META_SUM);
-        if sum.is_none() && metadata.file_metadata().schema().name() == ROOT {
-            return Err(damaged("it is ours, but its metadata is lost"));
-        }
-        if let Some(sum) = sum
-            && meta::checksum(pairs.iter().map(|(k, v)| (k.as_str(), v.as_str()))) != *sum
-        {
-            return Err(damaged("its metadata does not have the checksum that it was written with"));
+        let ours = pairs.contains_key(GROUP_SUMS) || metadata.file_metadata().schema().name() == ROOT;
+        if ours && !summed {
+            return Err(damaged("it is ours, but its metadata's checksum is lost"));
         }
         let sums = match pairs.get(GROUP_SUMS) {
             Some(sums) => Some(
@@ -509,7 +515,20 @@ fn guarded<T>(f: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     super::guarded_run(f).unwrap_or_else(otherwise).map_err(damaged)
 }
 
-fn footer(source: &Source<'_>) -> Result<ParquetMetaData> {
+/// The metadata of a file, and whether it has a checksum.
+fn footer(source: &Source<'_>) -> Result<(ParquetMetaData, bool)> {
+    let (bytes, _) = footer_bytes(source)?;
+    let sum = FooterSum::find(&bytes);
+    if sum.as_ref().is_some_and(|sum| !sum.holds()) {
+        return Err(damaged("its metadata does not have the checksum that it was written with")
+            .hint("it was damaged, or rewritten by another program that kept the checksum; copy or write it again"));
+    }
+    Walker::new(&bytes).structure().ok_or_else(|| damaged("its metadata is not sound"))?;
+    Ok((guarded(|| ParquetMetaDataReader::decode_metadata(&bytes))?, sum.is_some()))
+}
+
+/// The bytes of a file's metadata, and where they begin.
+fn footer_bytes(source: &Source<'_>) -> Result<(Bytes, u64)> {
     let len = source.len();
     if len < 12 || &source.get(0..4)?[..] != b"PAR1" {
         return Err(if len < 12 { torn("it is too short to be one") } else { damaged("it does not begin as one") });
@@ -520,9 +539,7 @@ fn footer(source: &Source<'_>) -> Result<ParquetMetaData> {
     }
     let size = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
     let start = (len - 8).checked_sub(size).filter(|&s| s >= 4).ok_or_else(|| torn("its metadata is cut off"))?;
-    let bytes = source.get(start..len - 8)?;
-    Walker::new(&bytes).structure().ok_or_else(|| damaged("its metadata is not sound"))?;
-    guarded(|| ParquetMetaDataReader::decode_metadata(&bytes))
+    Ok((source.get(start..len - 8)?, start))
 }
 
 /// Refuses a file that claims to hold far more than its length can.

@@ -312,6 +312,67 @@ fn a_flipped_bit_in_parquet_is_an_error_or_changes_nothing() {
     }
 }
 
+/// A few operations of a register, or transactions that append to lists and read them.
+fn small(transactions: bool) -> History {
+    let mut builder =
+        HistoryBuilder::new(BuildOptions { format: "made".into(), real_time: true, ..Default::default() });
+    let mut b = EventBatch::default();
+    let mop = |f: &str, v: Value| Value::Vector(vec![Value::keyword(f), 7.into(), v]);
+    for i in 0..12 {
+        let list = Value::Vector((0..=i).map(Value::Int).collect());
+        let (f, input, output) = match (transactions, i % 2) {
+            (false, 0) => ("write", i.into(), i.into()),
+            (false, _) => ("read", Value::Nil, Value::Int(i - 1)),
+            (true, _) => {
+                let txn = |read| Value::Vector(vec![mop("append", i.into()), mop("r", read)]);
+                ("txn", txn(Value::Nil), txn(list))
+            }
+        };
+        push(&mut b, 2 * i, EventType::Invoke, Process::Client(i % 3), f, &input, true);
+        push(&mut b, 2 * i + 1, EventType::Ok, Process::Client(i % 3), f, &output, true);
+    }
+    builder.push(&b).unwrap();
+    builder.finish().unwrap()
+}
+
+#[test]
+fn every_flipped_bit_of_a_small_parquet_file_is_an_error_or_changes_nothing() {
+    for transactions in [false, true] {
+        let history = small(transactions);
+        let bytes = bytes_of(&history, &WriteOptions::default(), true);
+        let (mut read, mut refused) = (0, 0);
+        for bit in 0..8 * bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let options = ReadOptions { lenient: true, ..Default::default() };
+            match read_parquet_bytes(flipped.into(), &options) {
+                Ok(other) => {
+                    same(&history, &other).unwrap_or_else(|e| panic!("bit {} of byte {}: {e}", bit % 8, bit / 8));
+                    read += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        println!("transactions {transactions}: {} bytes, {refused} flips refused, {read} without effect", bytes.len());
+    }
+}
+
+#[test]
+fn a_text_that_looks_like_the_footers_checksum_is_not_taken_for_it() {
+    let text = "\u{18}\u{f}elench.checksum\u{18}\u{8}12345678";
+    let options = BuildOptions { format: text.into(), ..Default::default() };
+    let mut builder = HistoryBuilder::new(options);
+    builder.note(text);
+    let mut b = EventBatch::default();
+    for (i, kind) in [EventType::Invoke, EventType::Ok].into_iter().enumerate() {
+        push(&mut b, i as i64, kind, Process::Client(0), text, &Value::str(text), true);
+    }
+    builder.push(&b).unwrap();
+    let history = builder.finish().unwrap();
+    let options = WriteOptions { workload: Some(text.into()), ..Default::default() };
+    same(&history, &back(bytes_of(&history, &options, true), true).unwrap()).unwrap();
+}
+
 #[test]
 fn flipped_bytes_in_arrow_never_panic() {
     for (seed, compression) in [(6, None), (8, Some(Compression::Lz4)), (1, Some(Compression::Zstd))] {
