@@ -237,6 +237,38 @@ fn queues_stacks_and_bags_differ_in_what_comes_out_first() {
 }
 
 #[test]
+fn what_was_put_into_a_queue_is_a_value_whatever_it_is_called() {
+    for object in [Object::FifoQueue, Object::Stack, Object::UnorderedQueue] {
+        judge(
+            &object,
+            &[
+                ("invoke 0 enqueue \"empty\" / ok 0 / invoke 0 dequeue / ok 0 dequeue \"empty\"", "ok"),
+                ("invoke 0 enqueue \"none\" / ok 0 / invoke 0 dequeue / ok 0 dequeue :empty", "bad"),
+                ("invoke 0 dequeue / ok 0 dequeue \"none\" / invoke 0 enqueue \"none\" / ok 0", "bad"),
+                ("invoke 0 enqueue false / ok 0 enqueue false / invoke 0 dequeue / ok 0 dequeue false", "ok"),
+                ("invoke 0 enqueue 1 / ok 0 enqueue false / invoke 0 dequeue / ok 0 dequeue nil", "ok"),
+                ("invoke 0 enqueue / info 0 / invoke 1 dequeue / ok 1 dequeue 5", "op 0: what it put in is not known"),
+            ],
+        );
+        let taken = "invoke 0 dequeue / ok 0 dequeue :none";
+        judge_from(&object, "[:none]", &[(taken, "ok")]);
+    }
+}
+
+#[test]
+fn a_set_of_truth_values_is_not_told_by_its_echo_that_anything_changed() {
+    let twice = "invoke 0 add true / ok 0 add true / invoke 0 add true / ok 0 add true / ";
+    judge(
+        &Object::Set,
+        &[
+            (&format!("{twice}invoke 0 read / ok 0 read #{{true}}"), "ok"),
+            ("invoke 0 add false / ok 0 add false / invoke 0 read / ok 0 read #{false}", "ok"),
+            ("invoke 0 add true / ok 0 add false", "bad"),
+        ],
+    );
+}
+
+#[test]
 fn a_set_holds_what_was_added_and_not_removed() {
     judge(
         &Object::Set,
