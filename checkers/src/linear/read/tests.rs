@@ -316,6 +316,16 @@ fn a_map_is_read_by_key_wherever_the_key_stands() {
             ),
             ("invoke 0 put [1 5] / ok 0 / invoke 0 get [1 nil] / ok 0 get [1 5]", "ok"),
             ("invoke 0 put [[1 2] 5] / ok 0 / invoke 0 get [1 2] / ok 0 get 5", "ok"),
+            // A value that looks like its key and a value, and was put as it is.
+            ("invoke 0 put [1 [1 2]] / ok 0 / invoke 0 get 1 / ok 0 get [1 2]", "ok"),
+            ("invoke 0 cas [1 [nil [1 2]]] / ok 0 / invoke 0 get 1 / ok 0 get [1 2]", "ok"),
+            // An entry that is not there and an empty one are the same, without appends too.
+            (
+                "invoke 0 get :a / ok 0 get \"\" / invoke 0 put [:a \"x\"] / ok 0 / invoke 0 get :a / ok 0 get \"x\"",
+                "ok",
+            ),
+            ("invoke 0 put [:a \"x\"] / ok 0 / invoke 0 get :a / ok 0 get \"\"", "bad"),
+            ("invoke 0 put [:a \"\"] / ok 0 / invoke 0 get :a / ok 0 get \"\"", "ok"),
             ("invoke 0 put 5 / ok 0 / invoke 0 get :a / ok 0 get 5", "op 0: a map needs [key value], not 5"),
             (
                 "invoke 0 append [:a \"x\"] / ok 0 / invoke 0 append [:a \"yz\"] / ok 0 / invoke 0 get :a / ok 0 get \"xyz\"",
