@@ -71,7 +71,9 @@ fn gets_what_was_put(history: &History) -> bool {
     let (mut put, mut got) = (HashSet::<String, FixedState>::default(), Vec::new());
     for call in calls(history) {
         match on_key(&call, form) {
-            Ok(OnKey { kind: MapKind::Put, argument, .. }) => drop(put.insert(argument.to_edn())),
+            Ok(OnKey { kind: MapKind::Put, argument, .. }) => {
+                put.insert(argument.to_edn());
+            }
             Ok(OnKey { kind: MapKind::Cas, argument, .. }) => {
                 let new = argument.as_vector().and_then(|change| change.get(1));
                 put.extend(new.map(Edn::to_edn));
@@ -319,6 +321,8 @@ pub(super) struct Entries<'a> {
     values: super::Values<'a>,
     initial: Vec<Value>,
     bare_offsets: bool,
+    /// Lists that were appended as one entry.
+    lists: HashSet<String, FixedState>,
 }
 
 impl<'a> Entries<'a> {
@@ -334,7 +338,13 @@ impl<'a> Entries<'a> {
             let output = call.output();
             is_append(call.f) && output.as_int().is_some() && output != call.input()
         };
-        Ok(Entries { values, initial, bare_offsets: calls(history).any(tells) })
+        let list = |call: Call<'_>| {
+            let input = call.input();
+            let value = field(&input, &["value", "v"]).unwrap_or(&input);
+            value.as_vector().filter(|_| is_append(call.f)).map(|_| value.to_edn())
+        };
+        let lists = calls(history).filter_map(list).collect();
+        Ok(Entries { values, initial, bare_offsets: calls(history).any(tells), lists })
     }
 
     fn append(&mut self, input: &Edn, output: &Edn) -> Result<LogOp, String> {
@@ -360,8 +370,8 @@ impl<'a> Entries<'a> {
         let value = |entry: &Edn| {
             let here = at;
             at = at.and_then(|at| at.checked_add(1));
-            // Entries may come with their offsets, which then are the next ones.
-            match (entry.as_vector(), here) {
+            // Entries may come with their offsets, which then are the next ones, unless such a pair was appended as it is.
+            match (entry.as_vector().filter(|_| !self.lists.contains(&entry.to_edn())), here) {
                 (Some([told, value]), Some(here)) if offset(told) == Some(here) => Ok(self.values.edn(value)),
                 (Some([told, _]), Some(here)) if offset(told).is_some() => {
                     Err(format!("an entry at {} stands where that at {here} should", told.to_edn()))
@@ -394,7 +404,7 @@ impl Reader for Entries<'_> {
                 match (&input, &output) {
                     (Edn::Nil, Edn::Vector(list)) => Said::of(LogOp::Range(0, None, self.entry_values(list, Some(0))?)),
                     (Edn::Nil, _) => Ok(None),
-                    (Edn::Int(_), Edn::Vector(list)) => {
+                    (Edn::Int(_), Edn::Vector(list)) if !self.lists.contains(&output.to_edn()) => {
                         let from = offset(&input).ok_or("an offset is not negative")?;
                         Said::of(LogOp::Batch(from, self.entry_values(list, Some(from))?))
                     }

@@ -374,6 +374,10 @@ fn a_list_and_a_log_are_read_as_they_were_appended_to() {
             ),
             ("invoke 0 append :a / ok 0 / invoke 0 read {:from 0, :to 5} / ok 0 read [:a]", "ok"),
             ("invoke 0 append :a / ok 0 / invoke 0 read {:from 0, :to 5} / ok 0 read []", "bad"),
+            // An entry that is a list, alone and among others.
+            ("invoke 0 append [1 2] / ok 0 append {:offset 0} / invoke 0 read 0 / ok 0 read [1 2]", "ok"),
+            ("invoke 0 append [1 2] / ok 0 append {:offset 0} / invoke 0 read 0 / ok 0 read [[1 2]]", "ok"),
+            ("invoke 0 append [1 2] / ok 0 append {:offset 0} / invoke 0 read 1 / ok 0 read [1 2]", "bad"),
             ("invoke 0 append :a / ok 0 append :odd", "an append gives an offset, not :odd"),
         ],
     );
