@@ -705,16 +705,10 @@ fn thousands_of_crashed_operations_and_more_than_64_open_at_once_are_handled() {
 #[test]
 fn parts_that_touching_operations_bind_are_not_decided_apart() {
     use crate::model::{Set, SetOp};
-    let op = |id, process, call, element, op: fn(Value) -> SetOp| Operation {
-        id: OpId(id),
-        process: Some(process),
-        call,
-        ret: Some(call + 4),
-        op: op(Value(element)),
-    };
-    let (saw, add): (fn(Value) -> SetOp, fn(Value) -> SetOp) =
-        (|value| SetOp::Contains(value, Some(true)), |value| SetOp::Add(value, None));
-    let ops = vec![op(0, 0, 1, 1, saw), op(1, 1, 1, 2, saw), op(2, 0, 5, 2, add), op(3, 1, 5, 1, add)];
+    let op = |id, process, call, op| Operation { id: OpId(id), process: Some(process), call, ret: Some(call + 4), op };
+    let saw = |element| SetOp::Contains(Value(element), Some(true));
+    let add = |element| SetOp::Add(Value(element), None);
+    let ops = vec![op(0, 0, 1, saw(1)), op(1, 1, 1, saw(2)), op(2, 0, 5, add(2)), op(3, 1, 5, add(1))];
     let invalid = |ops: &[Operation<SetOp>]| {
         let problem = Problem::new(None, Set::default(), ops.to_vec()).unwrap();
         let outcome = check(&problem, &Budget::unlimited(), &Evidence::default());
