@@ -168,6 +168,10 @@ fn is_order<M: Model>(order: &Json, problem: &Problem<M>) -> Holds {
 fn has_none<M: Model>(certificate: &Json, problem: &Problem<M>) -> Holds {
     let core: Option<HashSet<OpId>> = ids(&certificate["core"]).map(|ids| ids.into_iter().collect());
     let Some(core) = core.filter(|core| !core.is_empty()) else { return Holds::NotKnown("it names no core".into()) };
+    let known: HashSet<OpId> = problem.ops().iter().map(|op| op.id).collect();
+    if let Some(stranger) = core.iter().find(|op| !known.contains(op)) {
+        return Holds::No(format!("its core names {stranger}, which is not in the history of this key"));
+    }
     let stuck = certificate["op"].as_u64().map(OpId);
     let Some(end) = problem.ops().iter().find(|op| Some(op.id) == stuck).and_then(|op| op.ret) else {
         return Holds::No("the operation at which it is stuck never completed".into());

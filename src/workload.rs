@@ -39,6 +39,8 @@ struct Shape {
     mop_reads_list: bool,
     /// A write invoked with `[nil value]`.
     writes_versions: bool,
+    /// A cas invoked with `[nil [old new]]`.
+    cas_of_pairs: bool,
     /// An acknowledged append that says a number other than it appended.
     gives_offsets: bool,
     /// A value that names a time to live; one that names a fencing token; one that names permits.
@@ -47,6 +49,10 @@ struct Shape {
     names_permits: bool,
     /// One process acquired twice before it began to release.
     acquires_again: bool,
+    /// A process released what it had not acquired.
+    releases_others: bool,
+    /// A read was invoked with something: where to read, say.
+    reads_somewhere: bool,
     clients: u64,
 }
 
@@ -78,6 +84,14 @@ pub fn guess(history: &History) -> Workload {
     let register = shape.fs.iter().all(|f| f == "cas" || REGISTER.contains(&f.as_str()));
     match () {
         () if register && shape.writes_versions => same("versioned-register", "writes of [nil value]".into()),
+        () if register && shape.cas_of_pairs => {
+            let why = "a cas of [nil [old new]], but no write of [nil value]";
+            of(
+                "versioned-register",
+                None,
+                format!("{why}; --model versioned-register or cas-register says which it is"),
+            )
+        }
         () if register && has("cas") => same("cas-register", is),
         () if register && shape.reads_collection && has("write") => {
             of("comments", None, "writes of values, and reads that return many".into())
@@ -105,6 +119,9 @@ pub fn guess(history: &History) -> Workload {
         () if has("append") && shape.gives_offsets && all(&["append", "read"]) => {
             same("log", "appends that give offsets, and reads".into())
         }
+        () if has("append") && shape.reads_somewhere && all(&["append", "read"]) => {
+            of("log", None, "appends, and reads at some place; --model log claims offsets that count from 0".into())
+        }
         () if has("append") && shape.reads_collection && all(&["append", "read"]) => {
             same("append-list", "appends, and reads that return lists".into())
         }
@@ -130,6 +147,10 @@ fn lock(shape: &Shape, is: String) -> Workload {
             of("semaphore", None, "values name permits (--model semaphore --initial N, with how many there are)".into())
         }
         () if shape.names_token => of("fenced-mutex", Some("fenced-mutex"), "values name fencing tokens".into()),
+        () if shape.acquires_again && shape.releases_others => {
+            let why = "a process acquires again what it has not released, and one releases what it has not acquired";
+            of("mutex", None, format!("{why}, so whose it is is not clear; --model mutex or reentrant-mutex says it"))
+        }
         () if shape.acquires_again => {
             let again = "a process acquires again what it has not released";
             of("reentrant-mutex", Some("reentrant-mutex"), format!("{again}, so a lock that allows it is assumed"))
@@ -152,11 +173,14 @@ fn transactional(shape: &Shape) -> Workload {
     }
 }
 
+/// By process: did it acquire last, and how many of its acquisitions has it not released?
+type Holds = HashMap<i64, (bool, u64)>;
+
 fn shape(history: &History) -> Shape {
     let mut shape = Shape::default();
     let mut seen = vec![false; history.functions().len() + 1];
     let mut seen_mops = vec![false; history.functions().len()];
-    let mut holds: HashMap<i64, bool> = HashMap::new();
+    let mut holds: Holds = HashMap::new();
     for op in history.clients() {
         shape.clients += 1;
         let code = op.f_code().map_or(seen.len() - 1, usize::from);
@@ -192,11 +216,18 @@ fn shape(history: &History) -> Shape {
 }
 
 /// What tells objects apart whose operations bear the same names.
-fn look_closer(history: &History, op: &OpRef<'_>, shape: &mut Shape, holds: &mut HashMap<i64, bool>) {
+fn look_closer(history: &History, op: &OpRef<'_>, shape: &mut Shape, holds: &mut Holds) {
     let Some(f) = op.f() else { return };
     if REGISTER.contains(&f) {
         let pair = op.input().elements().filter(|list| f != "read" && list.len() == 2);
         shape.writes_versions |= pair.is_some_and(|list| list.get(0) == Scalar::Nil);
+        shape.reads_somewhere |= matches!(f, "read" | "r") && !op.input().is_nil();
+    } else if f == "cas" {
+        // From nil to a pair; a versioned register's cas bears no version and a pair.
+        let parts = op.input().elements().filter(|list| list.len() == 2 && list.get(0) == Scalar::Nil);
+        let Some(Scalar::Text(change)) = parts.map(|list| list.get(1)) else { return };
+        let change = elench_formats::edn::parse(history.texts().get(change));
+        shape.cas_of_pairs |= change.is_ok_and(|change| change.as_vector().is_some_and(|pair| pair.len() == 2));
     } else if f == "append" {
         let (told, ok) = (op.output(), op.status() == Status::Ok);
         shape.gives_offsets |= ok && matches!(told, ValueRef::Int(_)) && told != op.input();
@@ -213,8 +244,15 @@ fn look_closer(history: &History, op: &OpRef<'_>, shape: &mut Shape, holds: &mut
         if let Some(process) = op.process() {
             let acquires = matches!(f, "acquire" | "lock");
             let ok = acquires && op.status() == Status::Ok;
-            let held = holds.insert(process, ok || (acquires && holds.get(&process) == Some(&true)));
-            shape.acquires_again |= ok && held == Some(true);
+            let (held, times) = holds.entry(process).or_default();
+            shape.acquires_again |= ok && *held;
+            *held = ok || (acquires && *held);
+            if op.status() != Status::Fail && acquires {
+                *times += 1;
+            } else if op.status() != Status::Fail && matches!(f, "release" | "unlock") {
+                shape.releases_others |= *times == 0;
+                *times = times.saturating_sub(1);
+            }
         }
     }
 }

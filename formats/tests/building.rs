@@ -149,6 +149,16 @@ fn pairs_that_are_no_keys_are_put_together_again() {
 }
 
 #[test]
+fn a_value_that_is_no_pair_contradicts_what_shows_keys() {
+    let map = "invoke 0 cas [1 [2 3]] / ok 0 / invoke 0 get 1 / ok 0 get 3";
+    let h = history(map).unwrap();
+    assert_eq!((h.meta().keys, h.meta().doubts.len()), (KeyForm::None, 1));
+    assert_eq!(edn(&h), edn(&with(map, |o| o.lift = Lift::Never).unwrap()));
+    let keyless = history("invoke 0 cas [1 [2 3]] / ok 0 / invoke 0 reset / ok 0").unwrap();
+    assert_eq!((keyless.meta().keys, keyless.meta().doubts.len()), (KeyForm::Tuple, 0));
+}
+
+#[test]
 fn pairs_in_chunks_long_sealed_are_put_together_again() {
     let mut text = String::new();
     for i in 0..CHUNK_ROWS + 10 {

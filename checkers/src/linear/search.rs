@@ -1183,7 +1183,7 @@ fn time_of(event: u32) -> u64 {
 }
 
 /// For each operation that is invoked when the one before it of the same process has not yet returned, that one.
-fn touching<O>(ops: &[Operation<O>]) -> HashMap<u32, u32, FixedState> {
+pub(super) fn touching<O>(ops: &[Operation<O>]) -> HashMap<u32, u32, FixedState> {
     let mut last: HashMap<i64, (u32, u64), FixedState> = HashMap::default();
     let mut before = HashMap::default();
     for (i, op) in ops.iter().enumerate() {

@@ -53,11 +53,16 @@ pub(super) fn solve<M: Model>(
     Ok(merge(ops, &parts, solved?))
 }
 
-/// The operations of each part, if there are parts.
+/// The operations of each part, if there are parts. Where a process goes on from one part to another at one and the same
+/// recorded time, only its own order says which came first, and no part by itself sees that: then there are none.
 fn parts<M: Model>(model: &M, ops: &[Operation<M::Op>]) -> Option<Vec<Vec<u32>>> {
     let part_of = |op: &Operation<M::Op>| model.part(&op.op);
     let first = part_of(ops.first()?)?;
     if ops.iter().all(|op| part_of(op) == Some(first)) {
+        return None;
+    }
+    let differ = |(&a, &b): (&u32, &u32)| part_of(&ops[a as usize]) != part_of(&ops[b as usize]);
+    if search::touching(ops).iter().any(differ) {
         return None;
     }
     let mut places: hashbrown::HashMap<u64, usize, foldhash::fast::FixedState> = hashbrown::HashMap::default();
@@ -100,8 +105,12 @@ fn solve_part<M: Model>(
     };
     let mut methods = vec![(Method::Monitor, 1)];
     if evidence.cross_check {
-        agree(&found, &searched()?, ops)?;
-        methods = vec![(Method::Both, 1)];
+        let searched = searched()?;
+        agree(&found, &searched, ops)?;
+        // A search that gave up has confirmed nothing.
+        if !matches!(searched, Found::GaveUp { .. }) {
+            methods = vec![(Method::Both, 1)];
+        }
     }
     Ok(Solved { found, methods, core })
 }

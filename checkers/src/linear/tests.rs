@@ -699,3 +699,23 @@ fn thousands_of_crashed_operations_and_more_than_64_open_at_once_are_handled() {
     ops.push(Operation { id: OpId(20_000), process: None, call: 20_000, ret: Some(20_001), op: again });
     assert!(!decide_and_verify(&Register::default(), &ops));
 }
+
+/// Elements of a set know nothing of each other, but a process that goes on from one to another at the very time at which it
+/// ended binds them: here each of two adds is seen before it was made.
+#[test]
+fn parts_that_touching_operations_bind_are_not_decided_apart() {
+    use crate::model::{Set, SetOp};
+    let op = |id, process, call, op| Operation { id: OpId(id), process: Some(process), call, ret: Some(call + 4), op };
+    let saw = |element| SetOp::Contains(Value(element), Some(true));
+    let add = |element| SetOp::Add(Value(element), None);
+    let ops = vec![op(0, 0, 1, saw(1)), op(1, 1, 1, saw(2)), op(2, 0, 5, add(2)), op(3, 1, 5, add(1))];
+    let invalid = |ops: &[Operation<SetOp>]| {
+        let problem = Problem::new(None, Set::default(), ops.to_vec()).unwrap();
+        let outcome = check(&problem, &Budget::unlimited(), &Evidence::default());
+        assert_eq!(outcome.is_valid(), brute_force(&Set::default(), problem.ops()));
+        outcome.is_invalid()
+    };
+    assert!(invalid(&ops));
+    let of_many: Vec<_> = ops.iter().map(|op| Operation { process: None, ..op.clone() }).collect();
+    assert!(!invalid(&of_many));
+}

@@ -2,7 +2,8 @@
 //!
 //! Nothing in EDN tells such a pair from any other vector of two. So pairs are stored split for as long as every client
 //! value is one. An invocation that is none ends that, and pairs are put together again, unless what came before shows
-//! keys beyond doubt: reads of `[k nil]`, a cas of `[k [old new]]`. Then it is an operation without a key. What a
+//! keys: reads of `[k nil]`, a cas of `[k [old new]]`. Then one without any value is an operation without a key, and one with
+//! another value contradicts them (a map's `get k` beside its `cas [k [old new]]`). What a
 //! completion says that is not ok, and is no pair of its invocation's key, says nothing and is kept aside.
 //!
 //! Where the evidence contradicts itself, the history bears a doubt, and whoever would judge registers must refuse.
@@ -57,7 +58,13 @@ impl HistoryBuilder {
                 Ok((key, value))
             }
             None => {
-                if self.options.lift == Lift::Auto && !self.keys.shown() {
+                let contradicts = self.keys.shown() && !self.keys.marked && e.value() != Cell::Nil;
+                if self.options.lift == Lift::Auto && (contradicts || !self.keys.shown()) {
+                    if contradicts {
+                        let what =
+                            "an invocation with [k nil] or [k [old new]], but another with a value that is no pair";
+                        self.keys.doubt = Some((e.place, what));
+                    }
                     self.unsplit()?;
                 }
                 Ok((Scalar::Nil, e.value()))

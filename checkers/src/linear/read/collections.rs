@@ -21,6 +21,8 @@ pub(super) struct Queue<'a, D> {
     numbers: bool,
     /// The index of the first drain.
     drained: Option<u64>,
+    /// Names of nothing that were put in, and so are values.
+    named: Vec<Edn>,
     discipline: std::marker::PhantomData<D>,
 }
 
@@ -57,8 +59,13 @@ impl<'a, D: Discipline> Queue<'a, D> {
         });
         let drain = |call: &Call<'_>| is_drain(call.f);
         let drained = calls(history).find(drain).map(|call| call.row.index());
+        let put = calls(history).filter(|call| is_insertion(call.f)).flat_map(|call| [call.input(), call.output()]);
+        let mut named: Vec<Edn> = initial_values(initial).iter().cloned().chain(put).filter(is_empty).collect();
+        named.retain(|name| *name != Edn::Nil);
+        named.sort_unstable_by_key(Edn::to_edn);
+        named.dedup();
         let discipline = std::marker::PhantomData;
-        let mut queue = Queue { what, values, initial: Vec::new(), numbers, drained, discipline };
+        let mut queue = Queue { what, values, initial: Vec::new(), numbers, drained, named, discipline };
         let wanted = || no_initial(initial, "a list of values");
         queue.initial = match initial {
             Edn::Nil => Vec::new(),
@@ -84,6 +91,17 @@ fn is_drain(f: &str) -> bool {
     spelled(f) == "drain"
 }
 
+fn is_insertion(f: &str) -> bool {
+    matches!(&*spelled(f), "enqueue" | "offer" | "push" | "insert" | "put" | "add" | "send")
+}
+
+fn initial_values(initial: &Edn) -> &[Edn] {
+    match initial {
+        Edn::Vector(list) | Edn::Set(list) => list,
+        _ => &[],
+    }
+}
+
 /// Does a removal say that there was nothing?
 fn is_empty(output: &Edn) -> bool {
     *output == Edn::Nil || matches!(output.as_name(), Some("empty" | "nil" | "none" | "exhausted"))
@@ -101,20 +119,23 @@ impl<D: Discipline> Reader for Queue<'_, D> {
             return Err(format!("it ends after a drain began, and {} has none that others can follow", self.what));
         }
         match &*spelled(call.f) {
-            "enqueue" | "offer" | "push" | "insert" | "put" | "add" | "send" => {
+            f if is_insertion(f) => {
                 // Some acknowledge with true, or with nothing; what they put in is what they sent.
                 let (input, output) = (call.input(), call.output());
-                if output == Edn::Bool(false) {
+                if output == Edn::Bool(false) && input != output {
                     return Ok(None);
                 }
                 let value = if input == Edn::Nil { output } else { input };
+                if value == Edn::Nil {
+                    return Err("what it put in is not known, or nil, which a removal gives that finds nothing".into());
+                }
                 Said::of(CollectionOp::Insert(self.value(&value)?))
             }
             "dequeue" | "poll" | "pop" | "take" | "remove" | "remove-min" | "delete-min" | "receive" => {
                 let output = call.output();
                 Said::of(match call.ok {
                     false => CollectionOp::Remove(None),
-                    true if is_empty(&output) => CollectionOp::RemoveEmpty,
+                    true if is_empty(&output) && !self.named.contains(&output) => CollectionOp::RemoveEmpty,
                     true => CollectionOp::Remove(Some(self.value(&output)?)),
                 })
             }
@@ -176,10 +197,10 @@ impl Reader for Elements<'_> {
         }
         // An acknowledgement is nothing, the element again, whether it changed or found anything, or both.
         let (element, result) = match (&input, &output) {
+            (element, told) if element == told => (element, None),
             (element, Edn::Bool(result)) => (element, Some(*result)),
             (element, Edn::Nil) => (element, None),
             (Edn::Nil, element) => (element, None),
-            (element, told) if element == told => (element, None),
             (element, Edn::Vector(told)) if told.len() == 2 && told[0] == *element => match told[1] {
                 Edn::Bool(result) => (element, Some(result)),
                 _ => return Err(format!("it was acknowledged with {}", output.to_edn())),

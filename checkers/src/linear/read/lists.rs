@@ -8,6 +8,8 @@
 use std::sync::Arc;
 
 use elench_formats::{History, Value as Edn};
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 
 use super::{Call, NilReads, Reader, Reading, Said, Settings, Unfit, calls, field, no_initial, problems, spelled};
 use crate::linear::Operation;
@@ -49,7 +51,8 @@ impl Form {
         let inside = history.key_index().is_empty();
         let told = |call: &Call<'_>| call.ok && map_kind(call.f) == Some(MapKind::Get) && call.output() != Edn::Nil;
         let pair = |call: Call<'_>| split(&call.output()).is_some_and(|(key, _)| key_of(&call.input()) == key);
-        Form { inside, pairs: inside && calls(history).filter(told).all(pair) }
+        let pairs = inside && calls(history).filter(told).all(pair);
+        Form { inside, pairs: pairs && !gets_what_was_put(history) }
     }
 
     /// The key, where it is inside, and the rest of a value.
@@ -60,6 +63,26 @@ impl Form {
         let split = split(&value).map(|(key, rest)| (Some(key), rest));
         split.ok_or_else(|| format!("a map needs [key value], not {}", value.to_edn()))
     }
+}
+
+/// Did a get return, whole, what somebody put? Then that is a value, though it looks like a key and a value.
+fn gets_what_was_put(history: &History) -> bool {
+    let form = Form { inside: true, pairs: false };
+    let (mut put, mut got) = (HashSet::<String, FixedState>::default(), Vec::new());
+    for call in calls(history) {
+        match on_key(&call, form) {
+            Ok(OnKey { kind: MapKind::Put, argument, .. }) => {
+                put.insert(argument.to_edn());
+            }
+            Ok(OnKey { kind: MapKind::Cas, argument, .. }) => {
+                let new = argument.as_vector().and_then(|change| change.get(1));
+                put.extend(new.map(Edn::to_edn));
+            }
+            Ok(OnKey { kind: MapKind::Get, result, .. }) if call.ok => got.push(result.to_edn()),
+            _ => {}
+        }
+    }
+    got.iter().any(|got| put.contains(got))
 }
 
 fn key_of(value: &Edn) -> Edn {
@@ -108,7 +131,7 @@ pub(super) fn map(history: &History, settings: &Settings) -> Result<Reading, Unf
     problems(history, Entry::new(history, settings, form))
 }
 
-/// A map's entry without appends: a register that holds nil where it is not there.
+/// A map's entry without appends: a register that holds nil where it is not there, or empty.
 struct Entry<'a> {
     values: super::Values<'a>,
     initial: Value,
@@ -120,12 +143,12 @@ struct Entry<'a> {
 impl<'a> Entry<'a> {
     fn new(history: &'a History, settings: &Settings, form: Form) -> Self {
         let mut values = super::Values::numbered(history);
-        let initial = values.edn(&settings.initial);
+        let initial = entry(&mut values, &settings.initial);
         let unset = |call: &Call<'_>| {
             on_key(call, form).is_ok_and(|on| match on.kind {
                 MapKind::Delete => true,
-                MapKind::Put => on.argument == Edn::Nil,
-                MapKind::Cas => on.argument.as_vector().is_some_and(|v| v.get(1) == Some(&Edn::Nil)),
+                MapKind::Put => is_absent(&on.argument),
+                MapKind::Cas => on.argument.as_vector().is_some_and(|v| v.get(1).is_some_and(is_absent)),
                 _ => false,
             })
         };
@@ -145,20 +168,20 @@ impl Reader for Entry<'_> {
         let OnKey { key, kind, argument, result } = on_key(call, self.form)?;
         let op = match kind {
             MapKind::Get if !call.ok => return Ok(None),
-            MapKind::Get if result == Edn::Nil && self.nil_says_nothing => {
+            MapKind::Get if is_absent(&result) && self.nil_says_nothing => {
                 self.silent += 1;
                 return Ok(None);
             }
-            MapKind::Get => RegisterOp::Read(Some(self.values.edn(&result))),
-            MapKind::Put => RegisterOp::Write(self.values.edn(&argument)),
+            MapKind::Get => RegisterOp::Read(Some(entry(&mut self.values, &result))),
+            MapKind::Put => RegisterOp::Write(entry(&mut self.values, &argument)),
             MapKind::Delete => RegisterOp::Write(Value::NIL),
             MapKind::Cas if result == Edn::Bool(false) => {
                 let (old, _) = cas(&argument)?;
-                RegisterOp::CasMismatch(self.values.edn(old))
+                RegisterOp::CasMismatch(entry(&mut self.values, old))
             }
             MapKind::Cas => {
                 let (old, new) = cas(&argument)?;
-                RegisterOp::Cas(self.values.edn(old), self.values.edn(new))
+                RegisterOp::Cas(entry(&mut self.values, old), entry(&mut self.values, new))
             }
             MapKind::Append => return Err(call.none_of("a map of registers")),
         };
@@ -179,6 +202,20 @@ impl Reader for Entry<'_> {
             format!("{silent} gets of nil say nothing, as no entry is ever absent (--nil-reads unset counts them)");
         if silent == 0 { Vec::new() } else { vec![say] }
     }
+}
+
+/// Is there nothing, or something empty, which is the same?
+fn is_absent(value: &Edn) -> bool {
+    match value {
+        Edn::Nil => true,
+        Edn::Str(text) => text.is_empty(),
+        Edn::Vector(list) => list.is_empty(),
+        _ => false,
+    }
+}
+
+fn entry(values: &mut super::Values<'_>, value: &Edn) -> Value {
+    if is_absent(value) { Value::NIL } else { values.edn(value) }
 }
 
 fn cas(argument: &Edn) -> Result<(&Edn, &Edn), String> {
@@ -284,6 +321,8 @@ pub(super) struct Entries<'a> {
     values: super::Values<'a>,
     initial: Vec<Value>,
     bare_offsets: bool,
+    /// Lists that were appended as one entry.
+    lists: HashSet<String, FixedState>,
 }
 
 impl<'a> Entries<'a> {
@@ -299,7 +338,13 @@ impl<'a> Entries<'a> {
             let output = call.output();
             is_append(call.f) && output.as_int().is_some() && output != call.input()
         };
-        Ok(Entries { values, initial, bare_offsets: calls(history).any(tells) })
+        let list = |call: Call<'_>| {
+            let input = call.input();
+            let value = field(&input, &["value", "v"]).unwrap_or(&input);
+            value.as_vector().filter(|_| is_append(call.f)).map(|_| value.to_edn())
+        };
+        let lists = calls(history).filter_map(list).collect();
+        Ok(Entries { values, initial, bare_offsets: calls(history).any(tells), lists })
     }
 
     fn append(&mut self, input: &Edn, output: &Edn) -> Result<LogOp, String> {
@@ -325,8 +370,8 @@ impl<'a> Entries<'a> {
         let value = |entry: &Edn| {
             let here = at;
             at = at.and_then(|at| at.checked_add(1));
-            // Entries may come with their offsets, which then are the next ones.
-            match (entry.as_vector(), here) {
+            // Entries may come with their offsets, which then are the next ones, unless such a pair was appended as it is.
+            match (entry.as_vector().filter(|_| !self.lists.contains(&entry.to_edn())), here) {
                 (Some([told, value]), Some(here)) if offset(told) == Some(here) => Ok(self.values.edn(value)),
                 (Some([told, _]), Some(here)) if offset(told).is_some() => {
                     Err(format!("an entry at {} stands where that at {here} should", told.to_edn()))
@@ -359,7 +404,7 @@ impl Reader for Entries<'_> {
                 match (&input, &output) {
                     (Edn::Nil, Edn::Vector(list)) => Said::of(LogOp::Range(0, None, self.entry_values(list, Some(0))?)),
                     (Edn::Nil, _) => Ok(None),
-                    (Edn::Int(_), Edn::Vector(list)) => {
+                    (Edn::Int(_), Edn::Vector(list)) if !self.lists.contains(&output.to_edn()) => {
                         let from = offset(&input).ok_or("an offset is not negative")?;
                         Said::of(LogOp::Batch(from, self.entry_values(list, Some(from))?))
                     }

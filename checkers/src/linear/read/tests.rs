@@ -237,6 +237,38 @@ fn queues_stacks_and_bags_differ_in_what_comes_out_first() {
 }
 
 #[test]
+fn what_was_put_into_a_queue_is_a_value_whatever_it_is_called() {
+    for object in [Object::FifoQueue, Object::Stack, Object::UnorderedQueue] {
+        judge(
+            &object,
+            &[
+                ("invoke 0 enqueue \"empty\" / ok 0 / invoke 0 dequeue / ok 0 dequeue \"empty\"", "ok"),
+                ("invoke 0 enqueue \"none\" / ok 0 / invoke 0 dequeue / ok 0 dequeue :empty", "bad"),
+                ("invoke 0 dequeue / ok 0 dequeue \"none\" / invoke 0 enqueue \"none\" / ok 0", "bad"),
+                ("invoke 0 enqueue false / ok 0 enqueue false / invoke 0 dequeue / ok 0 dequeue false", "ok"),
+                ("invoke 0 enqueue 1 / ok 0 enqueue false / invoke 0 dequeue / ok 0 dequeue nil", "ok"),
+                ("invoke 0 enqueue / info 0 / invoke 1 dequeue / ok 1 dequeue 5", "op 0: what it put in is not known"),
+            ],
+        );
+        let taken = "invoke 0 dequeue / ok 0 dequeue :none";
+        judge_from(&object, "[:none]", &[(taken, "ok")]);
+    }
+}
+
+#[test]
+fn a_set_of_truth_values_is_not_told_by_its_echo_that_anything_changed() {
+    let twice = "invoke 0 add true / ok 0 add true / invoke 0 add true / ok 0 add true / ";
+    judge(
+        &Object::Set,
+        &[
+            (&format!("{twice}invoke 0 read / ok 0 read #{{true}}"), "ok"),
+            ("invoke 0 add false / ok 0 add false / invoke 0 read / ok 0 read #{false}", "ok"),
+            ("invoke 0 add true / ok 0 add false", "bad"),
+        ],
+    );
+}
+
+#[test]
 fn a_set_holds_what_was_added_and_not_removed() {
     judge(
         &Object::Set,
@@ -284,6 +316,16 @@ fn a_map_is_read_by_key_wherever_the_key_stands() {
             ),
             ("invoke 0 put [1 5] / ok 0 / invoke 0 get [1 nil] / ok 0 get [1 5]", "ok"),
             ("invoke 0 put [[1 2] 5] / ok 0 / invoke 0 get [1 2] / ok 0 get 5", "ok"),
+            // A value that looks like its key and a value, and was put as it is.
+            ("invoke 0 put [1 [1 2]] / ok 0 / invoke 0 get 1 / ok 0 get [1 2]", "ok"),
+            ("invoke 0 cas [1 [nil [1 2]]] / ok 0 / invoke 0 get 1 / ok 0 get [1 2]", "ok"),
+            // An entry that is not there and an empty one are the same, without appends too.
+            (
+                "invoke 0 get :a / ok 0 get \"\" / invoke 0 put [:a \"x\"] / ok 0 / invoke 0 get :a / ok 0 get \"x\"",
+                "ok",
+            ),
+            ("invoke 0 put [:a \"x\"] / ok 0 / invoke 0 get :a / ok 0 get \"\"", "bad"),
+            ("invoke 0 put [:a \"\"] / ok 0 / invoke 0 get :a / ok 0 get \"\"", "ok"),
             ("invoke 0 put 5 / ok 0 / invoke 0 get :a / ok 0 get 5", "op 0: a map needs [key value], not 5"),
             (
                 "invoke 0 append [:a \"x\"] / ok 0 / invoke 0 append [:a \"yz\"] / ok 0 / invoke 0 get :a / ok 0 get \"xyz\"",
@@ -332,6 +374,10 @@ fn a_list_and_a_log_are_read_as_they_were_appended_to() {
             ),
             ("invoke 0 append :a / ok 0 / invoke 0 read {:from 0, :to 5} / ok 0 read [:a]", "ok"),
             ("invoke 0 append :a / ok 0 / invoke 0 read {:from 0, :to 5} / ok 0 read []", "bad"),
+            // An entry that is a list, alone and among others.
+            ("invoke 0 append [1 2] / ok 0 append {:offset 0} / invoke 0 read 0 / ok 0 read [1 2]", "ok"),
+            ("invoke 0 append [1 2] / ok 0 append {:offset 0} / invoke 0 read 0 / ok 0 read [[1 2]]", "ok"),
+            ("invoke 0 append [1 2] / ok 0 append {:offset 0} / invoke 0 read 1 / ok 0 read [1 2]", "bad"),
             ("invoke 0 append :a / ok 0 append :odd", "an append gives an offset, not :odd"),
         ],
     );
