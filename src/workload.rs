@@ -117,7 +117,8 @@ pub fn guess(history: &History) -> Workload {
         () if has("get") && has("append") => of("kv-append", Some("map"), is),
         () if has("get") && any(&["put", "delete", "cas"]) => same("map", is),
         () if has("append") && shape.gives_offsets && all(&["append", "read"]) => {
-            same("log", "appends that give offsets, and reads".into())
+            let dense = "--model log claims that offsets count from 0 without gaps";
+            of("log", None, format!("appends that give offsets, and reads; {dense}"))
         }
         () if has("append") && shape.reads_somewhere && all(&["append", "read"]) => {
             of("log", None, "appends, and reads at some place; --model log claims offsets that count from 0".into())

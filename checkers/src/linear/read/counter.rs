@@ -1,7 +1,8 @@
 //! Counters: `inc`, `dec`, `add n`, `sub n`, `read`; `inc-and-get` and the like.
 //!
-//! What an `ok` change says beyond its amount is the number that it made it, as clients record that return what the server
-//! answered; whether they do is seen from all operations of that name: where any says something other than its amount.
+//! What an `ok` change says beyond its amount is the number that it made it (`inc`), or the balance (`credit`), as clients record
+//! that return what the server answered; whether they do is seen from all operations of that name: where any says something other
+//! than its amount. Of `add` and `sub` it may as well be a count of rows (`add 5` acknowledged with 1), so there it says nothing.
 
 use elench_formats::{History, Value as Edn};
 use foldhash::fast::FixedState;
@@ -50,13 +51,22 @@ fn kind(f: &str) -> Option<Kind> {
     after.or_else(|| before.and_then(change).map(|sign| Kind::Change(sign, Gives::Before)))
 }
 
+/// Is one the amount of this change, if it names none?
+fn counts(f: &str) -> bool {
+    ["inc", "dec"].iter().any(|name| spelled(f).contains(name))
+}
+
+/// A change whose acknowledgement may be a number of any kind.
+fn adds(f: &str) -> bool {
+    matches!(&*spelled(f), "add" | "sub" | "subtract")
+}
+
 /// The amount of a change: what it was invoked with; where that is nothing, one for those that count (`inc`), and for others
 /// (`add`) what the acknowledgement says.
 fn amount(f: &str, input: &Edn, output: &Edn) -> Result<i64, String> {
     let given = field(input, &["amount", "delta", "by", "n"]).unwrap_or(input);
-    let counts = ["inc", "dec"].iter().any(|name| spelled(f).contains(name));
     match given {
-        Edn::Nil if counts => Ok(1),
+        Edn::Nil if counts(f) => Ok(1),
         Edn::Nil => output.as_int().ok_or_else(|| format!("what `{f}` adds is not known")),
         given => given.as_int().ok_or_else(|| format!("an amount is a number, not {}", given.to_edn())),
     }
@@ -70,7 +80,7 @@ impl Counting {
         };
         let mut telling = HashSet::default();
         for call in calls(history).filter(|call| call.ok) {
-            let unsaid = matches!(kind(call.f), Some(Kind::Change(_, Gives::Unsaid)));
+            let unsaid = !adds(call.f) && matches!(kind(call.f), Some(Kind::Change(_, Gives::Unsaid)));
             let (input, output) = (call.input(), call.output());
             let of_its_own = output.as_int().is_some_and(|told| amount(call.f, &input, &output) != Ok(told));
             if unsaid && of_its_own {
