@@ -120,7 +120,7 @@ fn a_guess_says_its_reason_and_takes_what_accuses_less() {
         ("invoke 0 acquire / ok 0 acquire {:fence 3}", "fenced-mutex", Some("fenced-mutex"), "fencing tokens"),
         ("invoke 0 acquire {:ttl 3} / ok 0", "lease", Some("lease"), "time to live"),
         ("invoke 0 acquire {:permits 3} / ok 0", "semaphore", None, "--initial"),
-        ("invoke 0 append 5 / ok 0 append 0 / invoke 0 read 0 / ok 0 read 5", "log", Some("log"), "offsets"),
+        ("invoke 0 append 5 / ok 0 append 0 / invoke 0 read 0 / ok 0 read 5", "log", None, "offsets"),
         (
             "invoke 0 append 5 / ok 0 / invoke 0 read / ok 0 read [5]",
             "append-list",
