@@ -3,7 +3,7 @@
 //! Nodes are transactions; edges say why one comes before the other. There are far more edges than are ever needed: most
 //! histories are valid or nearly so, and in the order in which transactions completed, almost all edges point forward. A cycle
 //! must go backward somewhere, and all of it lies between the first and the last position that backward edges next to and over
-//! each other cover: a *window* ([`windows`]). Only what lies in windows becomes a graph.
+//! each other cover: a *window* ([`build`]). Only what lies in windows becomes a graph.
 //!
 //! Real-time order has O(n²) pairs, of which none is stored: a transaction points to the *time node* of its completion, a
 //! time node to the next one and to the transactions invoked between the two, which are a run of rows.
