@@ -112,6 +112,26 @@ pub struct CheckOptions {
     pub examples: usize,
 }
 
+impl Default for CheckOptions {
+    /// The checkers and the model that fit, the usual initial state, without bounds.
+    fn default() -> Self {
+        CheckOptions {
+            checkers: Vec::new(),
+            model: None,
+            initial: Value::Nil,
+            workload: None,
+            failed_cas: None,
+            nil_reads: NilReads::default(),
+            k: None,
+            asked: Asked::default(),
+            cross_check: false,
+            first: false,
+            budget: Budget::unlimited(),
+            examples: 3,
+        }
+    }
+}
+
 /// Three truth values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Valid {

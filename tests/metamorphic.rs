@@ -6,7 +6,6 @@
 use elench::check::{CheckOptions, Found, Valid, check};
 use elench::generate::{Fault, GenOptions, Values, Workload, generate};
 use elench_checkers::Budget;
-use elench_checkers::linear::read::registers::NilReads;
 use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
 use elench_formats::event::{Cell, Event, EventBatch, EventType, Process, Span, TextId};
 use elench_formats::{History, Value};
@@ -17,15 +16,10 @@ fn judge(history: &History) -> (Valid, Vec<String>) {
         checkers: vec!["linear".into()],
         model: Some("cas-register".into()),
         initial: Value::Nil,
-        workload: None,
-        failed_cas: None,
-        nil_reads: NilReads::default(),
-        k: None,
-        asked: Default::default(),
         cross_check: true,
-        first: false,
         budget: Budget::unlimited().threads(1),
         examples: 1,
+        ..CheckOptions::default()
     };
     let report = check("", history, &options).unwrap();
     let Found::Linear(linear) = &report.findings[0].result else { panic!("{:?}", report.findings[0].result) };

@@ -5,7 +5,6 @@
 use elench::check::{BadRequest, CheckOptions, Found, MODELS, Report, Valid, check};
 use elench::workload::guess;
 use elench_checkers::Budget;
-use elench_checkers::linear::read::registers::NilReads;
 use elench_formats::notation::history;
 
 fn options(model: Option<&str>, initial: &str) -> CheckOptions {
@@ -13,15 +12,10 @@ fn options(model: Option<&str>, initial: &str) -> CheckOptions {
         checkers: vec!["linear".into()],
         model: model.map(Into::into),
         initial: elench_formats::edn::parse(initial).unwrap(),
-        workload: None,
-        failed_cas: None,
-        nil_reads: NilReads::default(),
-        k: None,
-        asked: Default::default(),
         cross_check: true,
-        first: false,
         budget: Budget::unlimited(),
         examples: 1,
+        ..CheckOptions::default()
     }
 }
 

@@ -5,7 +5,6 @@
 
 use elench::check::{CheckOptions, Found, Report, Valid, check};
 use elench_checkers::Budget;
-use elench_checkers::linear::read::registers::NilReads;
 use elench_formats::build::{BuildOptions, Lift};
 use elench_formats::notation::history_with;
 use elench_formats::open::{OpenOptions, open_bytes};
@@ -17,15 +16,10 @@ fn options(initial: Value) -> CheckOptions {
         checkers: vec!["linear".into()],
         model: Some("cas-register".into()),
         initial,
-        workload: None,
-        failed_cas: None,
-        nil_reads: NilReads::default(),
-        k: None,
-        asked: Default::default(),
         cross_check: true,
-        first: false,
         budget: Budget::unlimited(),
         examples: 1,
+        ..CheckOptions::default()
     }
 }
 

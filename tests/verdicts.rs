@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use elench::check::{CheckOptions, Found, Valid, check};
 use elench_checkers::Budget;
-use elench_checkers::linear::read::registers::NilReads;
 use elench_formats::build::Lift;
 use elench_formats::open::{OpenOptions, open};
 use elench_formats::{History, Value};
@@ -27,15 +26,10 @@ fn options(initial: &str) -> CheckOptions {
         checkers: vec!["linear".into()],
         model: None,
         initial: elench_formats::edn::parse(initial).unwrap_or(Value::Nil),
-        workload: None,
-        failed_cas: None,
-        nil_reads: NilReads::default(),
-        k: None,
-        asked: Default::default(),
         cross_check: true,
-        first: false,
         budget: Budget::unlimited(),
         examples: 1,
+        ..CheckOptions::default()
     }
 }
 

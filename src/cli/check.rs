@@ -65,10 +65,8 @@ pub(super) fn judging(args: &JudgeArgs, read: &ReadArgs) -> Result<CheckOptions,
         budget = budget.memory(memory);
     }
     Ok(CheckOptions {
-        checkers: Vec::new(),
         model: args.model.clone(),
         initial,
-        workload: None,
         failed_cas: args.failed_cas.map(|f| match f {
             FailedCasArg::DidNotHappen => FailedCas::DidNotHappen,
             FailedCasArg::Observed => FailedCas::Observed,
@@ -78,12 +76,8 @@ pub(super) fn judging(args: &JudgeArgs, read: &ReadArgs) -> Result<CheckOptions,
             Some(NilReadsArg::Unset) => NilReads::Unset,
             Some(NilReadsArg::SayNothing) => NilReads::SayNothing,
         },
-        k: None,
-        asked: Asked::default(),
-        cross_check: false,
-        first: false,
         budget,
-        examples: 3,
+        ..CheckOptions::default()
     })
 }
 
