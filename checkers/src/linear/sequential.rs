@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
+use super::solve::by_moment;
 use super::{Evidence, Operation, Problem, check_keys};
 use crate::budget::{Budget, Spent};
 use crate::model::Model;
@@ -136,16 +137,8 @@ impl<'a, M: Model> Interleaving<'a, M> {
         let Answer::Valid(Some(Certificate::Orders(orders))) = answer else { return None };
         let calls: HashMap<OpId, u64, FixedState> =
             self.problems.iter().flat_map(Problem::ops).map(|op| (op.id, op.call)).collect();
-        let mut moments: Vec<(u64, OpId)> = Vec::with_capacity(calls.len());
-        for order in orders {
-            let mut moment = 0;
-            for id in order.order? {
-                moment = calls.get(&id)?.max(&moment).to_owned();
-                moments.push((moment, id));
-            }
-        }
-        moments.sort_by_key(|&(moment, _)| moment);
-        let order: Vec<OpId> = moments.into_iter().map(|(_, id)| id).collect();
+        let orders: Option<Vec<Vec<OpId>>> = orders.into_iter().map(|order| order.order).collect();
+        let order = by_moment(orders?, |id| calls.get(id).copied().unwrap_or(0));
         verify_sequential(self.problems, &order).is_ok().then_some(order)
     }
 }

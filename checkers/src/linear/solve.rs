@@ -247,20 +247,27 @@ fn placed(list: &[u32], part: &[u32]) -> Vec<u32> {
     list.iter().map(|&i| part[i as usize]).collect()
 }
 
-/// Orders of independent parts as one. An operation takes effect at the latest invocation up to it in its part's order: not
-/// before its own, and not after its return, as nothing before it was invoked after that.
+/// Orders of independent parts as one.
 fn interleave<O>(ops: &[Operation<O>], orders: Vec<Option<Vec<u32>>>) -> Option<Vec<u32>> {
-    let mut moments: Vec<(u64, u32)> = Vec::with_capacity(ops.len());
+    let orders: Option<Vec<Vec<u32>>> = orders.into_iter().collect();
+    Some(by_moment(orders?, |&i| ops[i as usize].call))
+}
+
+/// Orders of independent objects as one, given when each operation was invoked. An operation takes effect at the latest
+/// invocation up to it in its own order: not before its own, and not after its return, as nothing before it was invoked after
+/// that.
+pub(super) fn by_moment<T>(orders: Vec<Vec<T>>, call: impl Fn(&T) -> u64) -> Vec<T> {
+    let mut moments: Vec<(u64, T)> = Vec::with_capacity(orders.iter().map(Vec::len).sum());
     for order in orders {
         let mut moment = 0;
-        for i in order? {
-            moment = ops[i as usize].call.max(moment);
-            moments.push((moment, i));
+        for op in order {
+            moment = call(&op).max(moment);
+            moments.push((moment, op));
         }
     }
-    // Stable, so that a part's own order stands where moments are equal.
+    // Stable, so that an object's own order stands where moments are equal.
     moments.sort_by_key(|&(moment, _)| moment);
-    Some(moments.into_iter().map(|(_, i)| i).collect())
+    moments.into_iter().map(|(_, op)| op).collect()
 }
 
 impl StuckAt {
