@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use elench_checkers::budget::Budget;
 use elench_checkers::descriptive::{ExceptionGroup, Stats, exceptions, stats};
+use elench_checkers::findings::Findings;
 use elench_checkers::linear::read::registers::{FailedCas, NilReads};
 use elench_checkers::linear::staleness::{Staleness, check_k_atomic, smallest_k, undefined};
 use elench_checkers::linear::{Evidence, Problem};
@@ -18,6 +19,7 @@ use elench_formats::{History, Value};
 
 pub use crate::judge::{MODELS, ModelInfo};
 
+use crate::battery::{self, Settings};
 use crate::isolation::{self, Asked, Isolation};
 use crate::judge::{Case, Judge, Problems, Reads};
 use crate::workload::{Workload, guess};
@@ -37,8 +39,8 @@ pub struct CheckerInfo {
     pub judges: bool,
 }
 
-/// All checkers.
-pub const CHECKERS: [CheckerInfo; 6] = [
+/// The checkers with reports of their own; [`checkers`] names all.
+const CORE: [CheckerInfo; 6] = [
     CheckerInfo {
         name: "linear",
         question: "Is there an order of the operations that respects real time and that the model allows?",
@@ -83,6 +85,12 @@ pub const CHECKERS: [CheckerInfo; 6] = [
     },
 ];
 
+/// All checkers: those that judge first.
+pub fn checkers() -> impl Iterator<Item = &'static CheckerInfo> {
+    let all = || CORE.iter().chain(battery::entries().map(|entry| &entry.info));
+    all().filter(|c| c.judges).chain(all().filter(|c| !c.judges))
+}
+
 /// What to check, and with how much.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
@@ -102,6 +110,8 @@ pub struct CheckOptions {
     pub k: Option<usize>,
     /// What is asked of transactions.
     pub asked: Asked,
+    /// What is asked of deliveries, sessions and invariants.
+    pub settings: Settings,
     /// Decide what a monitor decides by the search as well.
     pub cross_check: bool,
     /// Stop at the first violation; the other keys are then undecided.
@@ -124,6 +134,7 @@ impl Default for CheckOptions {
             nil_reads: NilReads::default(),
             k: None,
             asked: Asked::default(),
+            settings: Settings::default(),
             cross_check: false,
             first: false,
             budget: Budget::unlimited(),
@@ -171,6 +182,8 @@ pub enum Found {
     Linear(Box<Linear>),
     /// Of `isolation`.
     Isolation(Box<Isolation>),
+    /// Of a checker of deliveries, sessions or invariants, or one that describes.
+    Findings(Box<Findings>),
     /// Of `stats`.
     Stats(Stats),
     /// Of `exceptions`.
@@ -221,6 +234,12 @@ impl Finding {
             Found::Linear(l) if l.outcome.is_invalid() => Some((Valid::No, None)),
             Found::Linear(l) => Some((Valid::Unknown, Some(unknown_why(&l.outcome)))),
             Found::Isolation(i) => Some(i.valid.clone()),
+            Found::Findings(_) if !self.checker.judges => None,
+            Found::Findings(f) if f.is_invalid() => Some((Valid::No, None)),
+            Found::Findings(f) => Some(match f.why() {
+                None => (Valid::Yes, None),
+                Some(why) => (Valid::Unknown, Some(why.to_string())),
+            }),
             Found::NotRun(why) if self.checker.judges => Some((Valid::Unknown, Some(why.clone()))),
             _ => None,
         }
@@ -266,7 +285,7 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
     isolation::demand(&options.asked, true)?;
     let picked = pick(options, model.is_some(), &workload)?;
     let findings: Vec<Finding> =
-        picked.into_iter().map(|checker| run(checker, history, &workload, model.as_ref(), options)).collect();
+        picked.into_iter().map(|checker| run(checker, (name, history), &workload, model.as_ref(), options)).collect();
     let (valid, why) = merge(&findings, &workload, history);
     Ok(Report { history: name.to_string(), workload, valid, why, ops: history.counts(), findings, recorded: None })
 }
@@ -288,26 +307,25 @@ fn list<const N: usize>(names: [&str; N]) -> String {
 fn pick(options: &CheckOptions, has_model: bool, workload: &Workload) -> Result<Vec<&'static CheckerInfo>, BadRequest> {
     if !options.checkers.is_empty() {
         let named = options.checkers.iter().map(|name| {
-            CHECKERS.iter().find(|c| c.name == name).ok_or_else(|| {
-                BadRequest(format!("no checker is called `{name}`: there are {}", list(CHECKERS.map(|c| c.name))))
+            checkers().find(|c| c.name == name).ok_or_else(|| {
+                let known: Vec<_> = checkers().map(|c| c.name).collect();
+                BadRequest(format!("no checker is called `{name}`: there are {}", known.join(", ")))
             })
         });
         return named.collect();
     }
-    Ok(CHECKERS
-        .iter()
-        .filter(|c| match c.name {
-            "linear" => has_model,
-            "isolation" => workload.is_transactional() && options.model.is_none(),
-            "sequential" | "k-atomic" => false,
-            _ => true,
-        })
-        .collect())
+    let fits = |c: &&CheckerInfo| match c.name {
+        "linear" => has_model,
+        "isolation" => workload.is_transactional() && options.model.is_none(),
+        "stats" | "exceptions" => true,
+        name => battery::entry(name).is_some_and(|entry| entry.workloads.contains(&workload.name)),
+    };
+    Ok(checkers().filter(fits).collect())
 }
 
 fn run(
     checker: &'static CheckerInfo,
-    history: &History,
+    (name, history): (&str, &History),
     workload: &Workload,
     model: Option<&Judge>,
     options: &CheckOptions,
@@ -319,11 +337,23 @@ fn run(
         "isolation" => isolation::judge(history, workload.name, &options.asked, &options.budget, options.examples)
             .map_or_else(Found::NotRun, |found| Found::Isolation(Box::new(found))),
         "stats" => Found::Stats(stats(history)),
-        _ => Found::Exceptions(exceptions(history)),
+        "exceptions" => Found::Exceptions(exceptions(history)),
+        other => in_battery(other, name, history, options)
+            .map_or_else(Found::NotRun, |found| Found::Findings(Box::new(found))),
     };
     let result = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Found::NotRun("the checker failed: this is a fault of Elench, please report it".into()));
     Finding { checker, result, elapsed: start.elapsed() }
+}
+
+/// Runs a checker of deliveries, sessions or invariants. Of a history whose order or keys are in doubt it says nothing.
+fn in_battery(checker: &str, name: &str, history: &History, options: &CheckOptions) -> Result<Findings, String> {
+    let entry = battery::entry(checker).ok_or("no such checker")?;
+    if let Some(doubt) = history.meta().doubts.first().filter(|_| entry.info.judges) {
+        return Err(doubt.clone());
+    }
+    let (settings, budget) = (&options.settings, &options.budget);
+    (entry.run)(&battery::Run { history, name, settings, budget, examples: options.examples.max(1) })
 }
 
 /// Holds a history against a model: `linear`, `sequential` or `k-atomic`.

@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod battery;
 pub mod check;
 pub mod cli;
 pub mod generate;

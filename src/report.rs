@@ -1,5 +1,7 @@
 //! A report for a person, and the same for a program.
 
+mod findings;
+
 use std::fmt::Write;
 
 use elench_checkers::linear::read::registers::{FailedCas, NilReads};
@@ -184,6 +186,7 @@ fn finding_lines(finding: &Finding, history: &History, out: &mut String) {
         }
         Found::Linear(linear) => linear_lines(name, linear, finding, history, out),
         Found::Isolation(found) => isolation_lines(name, found, finding, out),
+        Found::Findings(found) => findings::lines(name, found, finding, out),
     }
 }
 
@@ -462,6 +465,7 @@ fn finding_json(finding: &Finding) -> Json {
         }
         Found::Linear(linear) => linear_json(linear, &mut out),
         Found::Isolation(found) => isolation_json(found, &mut out),
+        Found::Findings(found) => findings::json(found, &mut out),
     }
     out.insert("elapsed_ms".into(), json!((finding.elapsed.as_secs_f64() * 1e5).round() / 1e2));
     Json::Object(out)

@@ -3,6 +3,7 @@
 
 pub mod budget;
 pub mod descriptive;
+pub mod findings;
 pub mod graph;
 pub mod linear;
 pub mod model;

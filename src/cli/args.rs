@@ -125,6 +125,9 @@ pub struct CheckArgs {
     /// Checker k-atomic: how many of the last values a read may return (default: finds the smallest number)
     #[arg(long, value_name = "K")]
     pub k: Option<std::num::NonZeroU32>,
+    /// What is asked of deliveries, sessions and invariants
+    #[command(flatten)]
+    pub settings: crate::battery::Settings,
     /// Decide everything twice, by monitor and by search; where they disagree, say so instead of answering
     #[arg(long)]
     pub cross_check: bool,

@@ -46,6 +46,7 @@ fn options(args: &CheckArgs) -> Result<CheckOptions, Stop> {
                 linearizable_keys: args.linearizable_keys,
             },
         },
+        settings: args.settings.clone(),
         cross_check: args.cross_check,
         first: args.first,
         examples: args.examples,

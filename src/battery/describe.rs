@@ -1,0 +1,10 @@
+//! What is in a history? These checkers never make a verdict alone.
+
+use super::Entry;
+
+/// What their flags say.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Settings {}
+
+/// The checkers of this group.
+pub const ENTRIES: &[Entry] = &[];

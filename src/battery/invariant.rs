@@ -1,0 +1,10 @@
+//! Does a number hold?
+
+use super::Entry;
+
+/// What their flags say.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Settings {}
+
+/// The checkers of this group.
+pub const ENTRIES: &[Entry] = &[];

@@ -1,0 +1,68 @@
+//! The checkers that answer with [`Findings`]: deliveries, sessions, invariants, and those that describe.
+//!
+//! A group a file: the list of its checkers, the settings that its flags set, and how to run each. A list is all that
+//! `elench checkers`, `check` and the reports know of a checker.
+
+pub mod delivery;
+pub mod describe;
+pub mod invariant;
+pub mod session;
+
+use elench_checkers::Budget;
+use elench_checkers::findings::Findings;
+use elench_formats::History;
+
+use crate::check::CheckerInfo;
+
+/// What the flags of all groups say.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Settings {
+    /// Of deliveries.
+    #[command(flatten)]
+    pub delivery: delivery::Settings,
+    /// Of sessions.
+    #[command(flatten)]
+    pub session: session::Settings,
+    /// Of invariants.
+    #[command(flatten)]
+    pub invariant: invariant::Settings,
+    /// Of what describes.
+    #[command(flatten)]
+    pub describe: describe::Settings,
+}
+
+/// What a checker is run with.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// What the clients saw.
+    pub history: &'a History,
+    /// The name of its file or directory, as given: what belongs to it lies beside.
+    pub name: &'a str,
+    /// What the flags say.
+    pub settings: &'a Settings,
+    /// How much it may spend.
+    pub budget: &'a Budget,
+    /// Examples of each kind to keep.
+    pub examples: usize,
+}
+
+/// A checker of one of the groups.
+#[derive(Debug)]
+pub struct Entry {
+    /// What it is.
+    pub info: CheckerInfo,
+    /// Workloads for which it runs without being named.
+    pub workloads: &'static [&'static str],
+    /// Runs it; an error says why it cannot judge this history, or what it lacks.
+    pub run: fn(&Run<'_>) -> Result<Findings, String>,
+}
+
+/// All checkers of all groups.
+pub fn entries() -> impl Iterator<Item = &'static Entry> {
+    [delivery::ENTRIES, session::ENTRIES, invariant::ENTRIES, describe::ENTRIES].into_iter().flatten()
+}
+
+/// The checker of this name.
+pub fn entry(name: &str) -> Option<&'static Entry> {
+    entries().find(|entry| entry.info.name == name)
+}
