@@ -349,7 +349,8 @@ pub fn ended(op: &OpRef<'_>) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use elench_formats::notation::history;
+    use elench_formats::build::{BuildOptions, Lift};
+    use elench_formats::notation::history_with;
 
     use super::*;
 
@@ -376,8 +377,9 @@ mod tests {
 
     #[test]
     fn a_key_without_evidence_does_not_make_the_others_unknown() {
-        let h = history("invoke 0 add [:k 1] / ok 0 / invoke 1 add [:j 2] / info 1 / invoke 2 read / ok 2 read 5");
-        let Ok(h) = h else { panic!("{h:?}") };
+        let keyed = BuildOptions { lift: Lift::Always, ..BuildOptions::default() };
+        let text = "invoke 0 add [:k 1] / ok 0 / invoke 1 add [:j 2] / info 1 / invoke 2 read / ok 2 read 5";
+        let h = history_with(text, keyed).unwrap();
         let found = by_key(&h, 3, |part| {
             let mut findings = Findings::new(3);
             for op in part.ops() {
