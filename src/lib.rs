@@ -13,6 +13,7 @@ pub mod isolation;
 pub mod judge;
 pub mod report;
 pub mod table;
+pub mod verdict;
 pub mod verify;
 pub mod weak;
 pub mod workload;
