@@ -10,6 +10,7 @@ pub mod front;
 pub mod injector;
 pub mod perimeter;
 pub mod scenario;
+pub mod switch;
 
 use std::fmt;
 
