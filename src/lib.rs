@@ -12,6 +12,7 @@ pub mod experiment;
 pub mod generate;
 pub mod isolation;
 pub mod judge;
+pub mod ledger;
 pub mod report;
 pub mod table;
 pub mod verdict;

@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod context;
+pub mod evidence;
 pub mod front;
 pub mod injector;
 pub mod perimeter;
