@@ -8,6 +8,7 @@
 pub mod battery;
 pub mod check;
 pub mod cli;
+pub mod driver;
 pub mod experiment;
 pub mod generate;
 pub mod isolation;
