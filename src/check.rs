@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use elench_checkers::budget::Budget;
@@ -14,12 +15,15 @@ use elench_checkers::linear::staleness::{Staleness, check_k_atomic, smallest_k, 
 use elench_checkers::linear::{Evidence, Problem};
 use elench_checkers::model::Register;
 use elench_checkers::outcome::Outcome;
+use elench_checkers::txn::Each;
 use elench_formats::{History, Value};
 
 pub use crate::judge::{MODELS, ModelInfo};
 
+use crate::evidence::{Anomalies, Row};
 use crate::isolation::{self, Asked, Isolation};
 use crate::judge::{Case, Judge, Problems, Reads};
+use crate::report::violation_key;
 use crate::workload::{Workload, guess};
 
 /// A checker that `elench check` can run.
@@ -110,6 +114,8 @@ pub struct CheckOptions {
     pub budget: Budget,
     /// Violations of a kind to report in full.
     pub examples: usize,
+    /// A table to write all anomalies to.
+    pub anomalies: Option<Arc<Anomalies>>,
 }
 
 impl Default for CheckOptions {
@@ -128,6 +134,7 @@ impl Default for CheckOptions {
             first: false,
             budget: Budget::unlimited(),
             examples: 3,
+            anomalies: None,
         }
     }
 }
@@ -266,7 +273,7 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
     isolation::demand(&options.asked, true)?;
     let picked = pick(options, model.is_some(), &workload)?;
     let findings: Vec<Finding> =
-        picked.into_iter().map(|checker| run(checker, history, &workload, model.as_ref(), options)).collect();
+        picked.into_iter().map(|checker| run(checker, name, history, &workload, model.as_ref(), options)).collect();
     let (valid, why) = merge(&findings, &workload, history);
     Ok(Report { history: name.to_string(), workload, valid, why, ops: history.counts(), findings, recorded: None })
 }
@@ -307,6 +314,7 @@ fn pick(options: &CheckOptions, has_model: bool, workload: &Workload) -> Result<
 
 fn run(
     checker: &'static CheckerInfo,
+    name: &str,
     history: &History,
     workload: &Workload,
     model: Option<&Judge>,
@@ -315,15 +323,33 @@ fn run(
     let start = Instant::now();
     let work = || match checker.name {
         "linear" | "sequential" | "k-atomic" => against_model(checker.name, history, model, options)
+            .inspect(|found| tell_violations(checker.name, name, found, options))
             .map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
-        "isolation" => isolation::judge(history, workload.name, &options.asked, &options.budget, options.examples)
-            .map_or_else(Found::NotRun, |found| Found::Isolation(Box::new(found))),
+        "isolation" => {
+            let each = options.anomalies.as_ref().map(|table| tell_each(checker.name, name, history, table));
+            isolation::judge(history, workload.name, &options.asked, &options.budget, options.examples, each)
+                .map_or_else(Found::NotRun, |found| Found::Isolation(Box::new(found)))
+        }
         "stats" => Found::Stats(stats(history)),
         _ => Found::Exceptions(exceptions(history)),
     };
     let result = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Found::NotRun("the checker failed: this is a fault of Elench, please report it".into()));
     Finding { checker, result, elapsed: start.elapsed() }
+}
+
+/// Writes each anomaly of transactions to the table.
+fn tell_each(checker: &'static str, name: &str, history: &History, table: &Arc<Anomalies>) -> Each {
+    let (name, history, table) = (name.to_string(), history.clone(), table.clone());
+    Each::new(move |anomaly| table.push(&Row::of_transactions(&name, checker, &history, anomaly)))
+}
+
+/// Writes each violation of a model to the table.
+fn tell_violations(checker: &str, name: &str, found: &Linear, options: &CheckOptions) {
+    let Some(table) = &options.anomalies else { return };
+    for violation in found.outcome.violations() {
+        table.push(&Row::of_violation(name, checker, violation_key(found, violation), violation));
+    }
 }
 
 /// Holds a history against a model: `linear`, `sequential` or `k-atomic`.

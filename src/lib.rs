@@ -5,8 +5,10 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod certificate;
 pub mod check;
 pub mod cli;
+pub mod evidence;
 pub mod generate;
 pub mod isolation;
 pub mod judge;
