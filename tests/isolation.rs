@@ -227,7 +227,10 @@ fn every_fault_is_found_where_it_shows_and_rightly_named() {
         for (seen, _) in case.seen {
             for lists in [false, true] {
                 let n = counts.get(&(case.fault, *seen, lists)).copied().unwrap_or(0);
-                assert!(u64::from(n) >= seeds(300).count() as u64 / 100, "{seen:?} showed in {n} runs only (lists: {lists})");
+                assert!(
+                    u64::from(n) >= seeds(300).count() as u64 / 100,
+                    "{seen:?} showed in {n} runs only (lists: {lists})"
+                );
             }
         }
     }
