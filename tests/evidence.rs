@@ -15,6 +15,7 @@ use elench::isolation::Asked;
 use elench::report::document;
 use elench::verify::{Holds, Verified, verify};
 use elench_checkers::graph::Rel;
+use elench_checkers::txn::anomaly::Anomaly;
 use elench_checkers::txn::cycles::kind_of;
 use elench_formats::History;
 use elench_formats::build::{BuildOptions, HistoryBuilder};
@@ -113,7 +114,8 @@ fn each_anomaly_that_is_counted_is_a_row() {
             if !row.relations.is_empty() {
                 let rels: Vec<Rel> = row.relations.iter().map(|r| Rel::from_name(r).unwrap()).collect();
                 assert_eq!(rels.len(), row.ops.len());
-                assert_eq!(kind_of(&rels).unwrap().name(), row.kind);
+                let kind = Anomaly::from_name(&row.kind).unwrap();
+                assert!(kind.implied().contains(kind_of(&rels).unwrap()), "{row:?}");
             }
         }
         for violation in checker["violations"].as_array().unwrap() {
@@ -190,8 +192,9 @@ fn cycles_are_verified_from_the_document_alone() {
     let history = notation::history(CYCLES).unwrap();
     let document = result(&history, "list-append");
     let verified = verified(&document, &history);
-    let holding: Vec<&str> = verified.iter().map(|v| v.what.as_str()).collect();
-    assert_eq!(holding, ["G0", "G1c", "G2-item", "G-single-item-process", "G-single-item-realtime"]);
+    for kind in ["G0", "G1c", "G2-item", "G-single-item-process", "G-single-item-realtime"] {
+        assert_eq!(verified.iter().filter(|v| v.what == kind).count(), 1, "{kind}: {verified:#?}");
+    }
     assert!(verified.iter().all(|v| v.holds == Holds::Yes), "{verified:#?}");
 }
 
