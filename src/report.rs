@@ -266,8 +266,8 @@ fn isolation_lines(name: &str, found: &Isolation, finding: &Finding, out: &mut S
                 Explained::Case(case) => {
                     let _ = writeln!(out, "             {}", case.text);
                 }
-                Explained::Cycle(cycle) => cycle.steps.iter().for_each(|step| {
-                    let _ = writeln!(out, "             {}", step.text);
+                Explained::Cycle(cycle) => cycle.told().for_each(|step| {
+                    let _ = writeln!(out, "             {step}");
                 }),
             }
         }

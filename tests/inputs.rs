@@ -196,6 +196,11 @@ fn one_key_with_very_many_appends() {
     assert_eq!(of(&appends(format!("[:r x [{swapped}]]")), LISTS), (Valid::No, vec![("G0-process", 1)]));
     let lost = numbers(n).replace(" 777 778 ", " 778 ");
     assert_eq!(of(&appends(format!("[:r x [{lost}]]")), LISTS).0, Valid::No);
+    // A cycle may be as long as the history: a person is told of its ends only.
+    let found = judge(&appends(format!("[:r x [{lost}]]")), LISTS);
+    let longest =
+        found.result.findings.values().flat_map(|f| &f.examples).map(|e| (e.ops().len(), e.text().len())).max();
+    assert!(longest.is_some_and(|(steps, text)| steps > 10_000 && text < 10_000), "{longest:?}");
     let write = |i| (format!("[:w x {i}]"), format!("[:w x {i}]"));
     let registers = in_turn((0..n).map(write).chain([("[:r x nil]".to_string(), format!("[:r x {}]", n - 1))]));
     assert_eq!(of(&registers, REGISTERS), (Valid::Yes, vec![]));

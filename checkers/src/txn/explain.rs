@@ -4,6 +4,7 @@
 //! again, and named by operation and place in it, so that a person, or [`verify`](super::verify), can look them up in the
 //! history.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt::Write;
 
@@ -128,11 +129,22 @@ impl Explained {
     pub fn text(&self) -> String {
         match self {
             Explained::Case(case) => case.text.clone(),
-            Explained::Cycle(cycle) => {
-                let steps: Vec<&str> = cycle.steps.iter().map(|s| s.text.as_str()).collect();
-                steps.join("; ")
-            }
+            Explained::Cycle(cycle) => cycle.told().collect::<Vec<_>>().join("; "),
         }
+    }
+}
+
+/// Steps of a long cycle that are told at its beginning and its end.
+const TOLD: (usize, usize) = (12, 4);
+
+impl ExplainedCycle {
+    /// Its steps for a person; of a long one the first and the last, and how many there are between.
+    pub fn told(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let n = self.steps.len();
+        let (head, tail) = if n > TOLD.0 + TOLD.1 { (TOLD.0, n - TOLD.1) } else { (n, n) };
+        let between = (tail > head).then(|| Cow::Owned(format!("({} more steps)", tail - head)));
+        let told = |steps: std::ops::Range<usize>| self.steps[steps].iter().map(|s| Cow::Borrowed(s.text.as_str()));
+        told(0..head).chain(between).chain(told(tail..n))
     }
 }
 
