@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use elench_checkers::budget::Budget;
@@ -15,13 +16,16 @@ use elench_checkers::linear::staleness::{Staleness, check_k_atomic, smallest_k, 
 use elench_checkers::linear::{Evidence, Problem};
 use elench_checkers::model::Register;
 use elench_checkers::outcome::Outcome;
+use elench_checkers::txn::Each;
 use elench_formats::{History, Value};
 
 pub use crate::judge::{MODELS, ModelInfo};
 
 use crate::battery::{self, Settings};
+use crate::evidence::{Anomalies, Row};
 use crate::isolation::{self, Asked, Isolation};
 use crate::judge::{Case, Judge, Problems, Reads};
+use crate::report::violation_key;
 use crate::workload::{Workload, guess};
 
 /// A checker that `elench check` can run.
@@ -120,6 +124,8 @@ pub struct CheckOptions {
     pub budget: Budget,
     /// Violations of a kind to report in full.
     pub examples: usize,
+    /// A table to write all anomalies to.
+    pub anomalies: Option<Arc<Anomalies>>,
 }
 
 impl Default for CheckOptions {
@@ -139,6 +145,7 @@ impl Default for CheckOptions {
             first: false,
             budget: Budget::unlimited(),
             examples: 3,
+            anomalies: None,
         }
     }
 }
@@ -333,9 +340,13 @@ fn run(
     let start = Instant::now();
     let work = || match checker.name {
         "linear" | "sequential" | "k-atomic" => against_model(checker.name, history, model, options)
+            .inspect(|found| tell_violations(checker.name, name, found, options))
             .map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
-        "isolation" => isolation::judge(history, workload.name, &options.asked, &options.budget, options.examples)
-            .map_or_else(Found::NotRun, |found| Found::Isolation(Box::new(found))),
+        "isolation" => {
+            let each = options.anomalies.as_ref().map(|table| tell_each(checker.name, name, history, table));
+            isolation::judge(history, workload.name, &options.asked, &options.budget, options.examples, each)
+                .map_or_else(Found::NotRun, |found| Found::Isolation(Box::new(found)))
+        }
         "stats" => Found::Stats(stats(history)),
         "exceptions" => Found::Exceptions(exceptions(history)),
         other => in_battery(other, name, history, options)
@@ -353,7 +364,30 @@ fn in_battery(checker: &str, name: &str, history: &History, options: &CheckOptio
         return Err(doubt.clone());
     }
     let (settings, budget) = (&options.settings, &options.budget);
-    (entry.run)(&battery::Run { history, name, settings, budget, examples: options.examples.max(1) })
+    let kept = options.examples.max(1);
+    let examples = if options.anomalies.is_some() { usize::MAX } else { kept };
+    let mut found = (entry.run)(&battery::Run { history, name, settings, budget, examples })?;
+    if let Some(table) = &options.anomalies {
+        for (kind, all) in found.violations() {
+            all.examples.iter().for_each(|example| table.push(&Row::of_example(name, checker, kind, example)));
+        }
+        found.keep(kept);
+    }
+    Ok(found)
+}
+
+/// Writes each anomaly of transactions to the table.
+fn tell_each(checker: &'static str, name: &str, history: &History, table: &Arc<Anomalies>) -> Each {
+    let (name, history, table) = (name.to_string(), history.clone(), table.clone());
+    Each::new(move |anomaly| table.push(&Row::of_transactions(&name, checker, &history, anomaly)))
+}
+
+/// Writes each violation of a model to the table.
+fn tell_violations(checker: &str, name: &str, found: &Linear, options: &CheckOptions) {
+    let Some(table) = &options.anomalies else { return };
+    for violation in found.outcome.violations() {
+        table.push(&Row::of_violation(name, checker, violation_key(found, violation), violation));
+    }
 }
 
 /// Holds a history against a model: `linear`, `sequential` or `k-atomic`.

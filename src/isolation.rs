@@ -3,13 +3,15 @@
 //! Runs the checker of the workload, and judges what it found by the models that were asked for: strict serializability, unless told
 //! otherwise (serializability, where the history does not record real time).
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use elench_checkers::Budget;
 use elench_checkers::outcome::Status;
 use elench_checkers::txn::anomaly::{Anomaly, AnomalySet};
 use elench_checkers::txn::explain::{Explained, ExplainedCycle};
 use elench_checkers::txn::lattice::{BEYOND, Boundary, Demand, Model, ModelSet, boundary, unchecked};
 use elench_checkers::txn::register::{Assumptions, check_rw_register};
-use elench_checkers::txn::{Finding, Options, TxnResult, check_list_append, verify};
+use elench_checkers::txn::{Each, Finding, Options, TxnResult, check_list_append, verify};
 use elench_formats::History;
 
 use crate::check::{BadRequest, Valid};
@@ -92,7 +94,7 @@ pub fn demand(asked: &Asked, real_time: bool) -> Result<Demand, BadRequest> {
     Ok(Demand { anomalies, ..Demand::models(&models) })
 }
 
-/// Checks a history of transactions.
+/// Checks a history of transactions. `each` is told of every anomaly, if it is there.
 ///
 /// # Errors
 /// Why it cannot be judged.
@@ -102,6 +104,7 @@ pub fn judge(
     asked: &Asked,
     budget: &Budget,
     examples: usize,
+    each: Option<Each>,
 ) -> Result<Isolation, String> {
     if let Some(doubt) = history.meta().doubts.first() {
         return Err(doubt.clone());
@@ -112,22 +115,23 @@ pub fn judge(
         let (models, format) = (demand.models.names().join(", "), &history.meta().format);
         return Err(format!("{models} needs the order of real time, and {format} does not record it"));
     }
+    let flaw = Arc::new(Mutex::new(None));
     let options = Options {
         real_time: real_time && (asked.all || demand.needs_realtime()),
         process: asked.all || demand.needs_process(),
         examples: examples.max(1),
         certificate: true,
+        each: each.map(|each| checked(history, workload, each, &flaw)),
     };
     let result = match workload {
         "list-append" => check_list_append(history, &options, budget),
         "rw-register" => check_rw_register(history, &options, asked.assumptions, budget),
         other => return Err(format!("no checker judges transactions of the workload {other}")),
     };
-    if workload == "list-append" {
-        for cycle in result.findings.values().flat_map(|f| &f.examples).filter_map(cycle_of) {
-            verify::cycle(history, cycle)
-                .map_err(|why| format!("fault of the checker, please report it: a cycle does not hold: {why}"))?;
-        }
+    let told = flaw.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let examples = result.findings.values().flat_map(|f| &f.examples);
+    if let Some(why) = told.or_else(|| examples.filter_map(|e| fault(history, workload, e)).next()) {
+        return Err(format!("fault of the checker, please report it: a cycle does not hold: {why}"));
     }
     let found = result.kinds();
     let looked_for = AnomalySet::ALL.without(BEYOND);
@@ -145,8 +149,29 @@ pub fn judge(
     })
 }
 
-fn cycle_of(example: &Explained) -> Option<&ExplainedCycle> {
-    if let Explained::Cycle(cycle) = example { Some(cycle) } else { None }
+/// Holds a cycle against the history, by code that shares nothing with the search; none where there is no such code yet: for
+/// registers.
+pub fn held(history: &History, workload: &str, cycle: &ExplainedCycle) -> Option<Result<(), String>> {
+    (workload == "list-append").then(|| verify::cycle(history, cycle))
+}
+
+/// Why an anomaly that was found does not hold.
+fn fault(history: &History, workload: &str, anomaly: &Explained) -> Option<String> {
+    match anomaly {
+        Explained::Cycle(cycle) => held(history, workload, cycle)?.err(),
+        Explained::Case(_) => None,
+    }
+}
+
+/// Tells only of what holds, and keeps the first fault otherwise.
+fn checked(history: &History, workload: &'static str, each: Each, flaw: &Arc<Mutex<Option<String>>>) -> Each {
+    let (history, flaw) = (history.clone(), flaw.clone());
+    Each::new(move |anomaly| match fault(&history, workload, anomaly) {
+        None => each.tell(anomaly),
+        Some(why) => {
+            flaw.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+        }
+    })
 }
 
 fn verdict(result: &TxnResult, demand: Demand, found: AnomalySet, unchecked: ModelSet) -> (Valid, Option<String>) {

@@ -6,9 +6,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod battery;
+pub mod certificate;
 pub mod check;
 pub mod cli;
 pub mod driver;
+pub mod evidence;
 pub mod experiment;
 pub mod generate;
 pub mod isolation;

@@ -135,6 +135,12 @@ impl Findings {
         self.examples
     }
 
+    /// Keeps so many examples of each kind.
+    pub fn keep(&mut self, examples: usize) {
+        self.examples = examples;
+        self.kinds.values_mut().for_each(|kind| kind.examples.truncate(examples));
+    }
+
     /// Describes.
     pub fn fact(&mut self, name: impl Into<String>, fact: Fact) {
         self.facts.push((name.into(), fact));

@@ -110,7 +110,8 @@ pub struct CheckArgs {
     /// Checker isolation: anomaly that makes a history invalid besides (repeatable)
     #[arg(long = "anomaly", value_name = "NAME")]
     pub anomalies: Vec<String>,
-    /// Checker isolation: list every anomaly found, whether or not the models forbid it
+    /// Checker isolation: list every anomaly found, whether or not the models forbid it; with -o, also write each one of them, and
+    /// each violation that other checkers found, as a row of DIR/anomalies.parquet
     #[arg(long)]
     pub all_anomalies: bool,
     /// Checker isolation, rw-register: assume that each key is linearizable
@@ -180,7 +181,7 @@ Examples:
   elench check -o evidence history.edn; elench verify evidence/history.edn/result.json history.edn
 
 An order is replayed against the model, real time and each process's order. Of a violation, the operations of its core are tried in
-every order, by a few lines that share nothing with the checker. Exit codes: 0 every certificate holds; 1 one does not; 2 the
+every order, by a few lines that share nothing with the checker; of a cycle of transactions, each step is looked up. Exit codes: 0 every certificate holds; 1 one does not; 2 the
 request or the input is bad; 3 there is nothing to verify, or it is too large to try.")]
 pub struct VerifyArgs {
     /// What `elench check --json` printed, or its result.json

@@ -145,7 +145,7 @@ fn kind_of_links(links: &[Link]) -> Option<Anomaly> {
     (txns.len() == links.len()).then(|| kind_of(&rels)).flatten()
 }
 
-/// Finds all cycles of a graph, keeping so many examples of each kind.
+/// Finds all cycles of a graph, keeping so many examples of each kind, or, for `usize::MAX`, each that is counted.
 pub fn find(graph: &Graph<'_>, examples: usize, budget: &Budget) -> Cycles {
     let mut cycles = Cycles::default();
     let components = Components::of(graph, graph.roots());
@@ -158,6 +158,7 @@ pub fn find(graph: &Graph<'_>, examples: usize, budget: &Budget) -> Cycles {
         cycles.largest = cycles.largest.max(part.txn_count());
         cycles.classify(&part, examples, budget);
     }
+    cycles.examples.values_mut().for_each(|kept| kept.sort_by_key(|c| c.links.len()));
     if cycles.components == 0 {
         cycles.order = Some(nodes.into_iter().filter(|&n| n < graph.txns()).collect());
     }
@@ -195,6 +196,10 @@ impl Cycles {
     fn add(&mut self, cycle: Cycle, examples: usize) {
         *self.counts.entry(cycle.kind).or_default() += 1;
         let kept = self.examples.entry(cycle.kind).or_default();
+        // All are sorted in the end; to insert each in its place would be quadratic.
+        if examples == usize::MAX {
+            return kept.push(cycle);
+        }
         let at = kept.partition_point(|c| c.links.len() <= cycle.links.len());
         if at < examples {
             kept.insert(at, cycle);

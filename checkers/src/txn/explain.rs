@@ -4,10 +4,14 @@
 //! again, and named by operation and place in it, so that a person, or [`verify`](super::verify), can look them up in the
 //! history.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt::Write;
 
 use elench_formats::History;
 use elench_formats::history::Status;
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
 
 use super::anomaly::Anomaly;
 use super::cycles::Cycle;
@@ -116,12 +120,8 @@ impl Explained {
             Explained::Case(case) => case.mops.iter().map(|m| m.op).collect(),
             Explained::Cycle(cycle) => cycle.steps.iter().map(|s| s.from).collect(),
         };
-        let mut seen = Vec::new();
-        ops.retain(|op| {
-            let new = !seen.contains(op);
-            seen.push(*op);
-            new
-        });
+        let mut seen: HashSet<OpId, FixedState> = HashSet::default();
+        ops.retain(|&op| seen.insert(op));
         ops
     }
 
@@ -129,11 +129,22 @@ impl Explained {
     pub fn text(&self) -> String {
         match self {
             Explained::Case(case) => case.text.clone(),
-            Explained::Cycle(cycle) => {
-                let steps: Vec<&str> = cycle.steps.iter().map(|s| s.text.as_str()).collect();
-                steps.join("; ")
-            }
+            Explained::Cycle(cycle) => cycle.told().collect::<Vec<_>>().join("; "),
         }
+    }
+}
+
+/// Steps of a long cycle that are told at its beginning and its end.
+const TOLD: (usize, usize) = (12, 4);
+
+impl ExplainedCycle {
+    /// Its steps for a person; of a long one the first and the last, and how many there are between.
+    pub fn told(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let n = self.steps.len();
+        let (head, tail) = if n > TOLD.0 + TOLD.1 { (TOLD.0, n - TOLD.1) } else { (n, n) };
+        let between = (tail > head).then(|| Cow::Owned(format!("({} more steps)", tail - head)));
+        let told = |steps: std::ops::Range<usize>| self.steps[steps].iter().map(|s| Cow::Borrowed(s.text.as_str()));
+        told(0..head).chain(between).chain(told(tail..n))
     }
 }
 
@@ -146,12 +157,14 @@ pub struct Explainer<'a> {
     history: &'a History,
     lists: &'a Lists<'a>,
     txns: &'a Txns<'a>,
+    /// By key: the places in the longest list. A long cycle asks for many of them.
+    places: RefCell<HashMap<u32, HashMap<i64, usize, FixedState>, FixedState>>,
 }
 
 impl<'a> Explainer<'a> {
     /// For a history and what was inferred from it.
     pub fn new(history: &'a History, lists: &'a Lists<'a>) -> Self {
-        Explainer { history, lists, txns: lists.txns() }
+        Explainer { history, lists, txns: lists.txns(), places: RefCell::default() }
     }
 
     /// A cycle with the reasons for its steps.
@@ -197,6 +210,19 @@ impl<'a> Explainer<'a> {
         list.iter().position(|&e| e == element)
     }
 
+    /// The place of an append in the longest list of its key.
+    fn place_in_longest(&self, list: &[i64], mop: Mop) -> Option<usize> {
+        let mut places = self.places.borrow_mut();
+        let places = places.entry(self.txns.key[mop as usize]).or_insert_with(|| {
+            let mut places = HashMap::default();
+            for (i, &element) in list.iter().enumerate() {
+                places.entry(element).or_insert(i);
+            }
+            places
+        });
+        places.get(&self.txns.value[mop as usize]).copied()
+    }
+
     fn names(&self, mop: Mop) -> (String, String) {
         let key = self.txns.key_text(self.history, self.txns.key[mop as usize]);
         (key, self.txns.text(self.history, self.txns.value[mop as usize]))
@@ -205,8 +231,8 @@ impl<'a> Explainer<'a> {
     fn ww(&self, link: Link) -> Option<(Reason, String)> {
         let close = |&(a, b): &(Mop, Mop)| {
             let (list, _) = self.lists.longest(self.txns.key[a as usize])?;
-            let from = self.place(list, a)?;
-            let to = self.place(list, b).unwrap_or(list.len());
+            let from = self.place_in_longest(list, a)?;
+            let to = self.place_in_longest(list, b).unwrap_or(list.len());
             to.checked_sub(from).filter(|&apart| apart > 0)
         };
         let (a, b) = self
@@ -218,8 +244,8 @@ impl<'a> Explainer<'a> {
         let (key, first) = self.names(a);
         let (_, second) = self.names(b);
         let (from, to, reader) = (self.txns.op(link.from), self.txns.op(link.to), self.txns.op(self.txns.txn_of(read)));
-        let seen = self.around(list, self.place(list, a)?);
-        let text = match self.place(list, b) {
+        let seen = self.around(list, self.place_in_longest(list, a)?);
+        let text = match self.place_in_longest(list, b) {
             Some(_) => {
                 format!("{from} appended {first} to {key} before {to} appended {second} to it, as {reader} read {seen}")
             }
@@ -251,7 +277,7 @@ impl<'a> Explainer<'a> {
                 return None;
             }
             let (list, _) = self.lists.longest(self.txns.key[b as usize])?;
-            let place = self.place(list, b).unwrap_or(list.len());
+            let place = self.place_in_longest(list, b).unwrap_or(list.len());
             Some(place.abs_diff(seen.len()))
         };
         let (read, write) = self

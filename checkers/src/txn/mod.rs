@@ -19,6 +19,8 @@ mod tests;
 pub mod verify;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use elench_formats::History;
 use elench_formats::history::Status;
@@ -45,11 +47,48 @@ pub struct Options {
     pub examples: usize,
     /// Give the order of transactions, where there is one.
     pub certificate: bool,
+    /// Wants to be told of every anomaly that is counted, not only of the examples.
+    pub each: Option<Each>,
+}
+
+/// Is told of every anomaly, explained, one after the other: so only one explanation is held at a time, beside some 150 bytes an
+/// anomaly.
+#[derive(Clone)]
+pub struct Each(Arc<dyn Fn(&Explained) + Send + Sync>);
+
+impl Each {
+    /// Hands each on.
+    pub fn new(to: impl Fn(&Explained) + Send + Sync + 'static) -> Each {
+        Each(Arc::new(to))
+    }
+
+    /// Tells it of one.
+    pub fn tell(&self, anomaly: &Explained) {
+        (self.0)(anomaly);
+    }
+}
+
+impl fmt::Debug for Each {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Each")
+    }
+}
+
+impl Options {
+    /// Cases of each kind that have to be kept.
+    fn cases(&self) -> u64 {
+        if self.each.is_some() { u64::MAX } else { lists::EXAMPLES }
+    }
+
+    /// Cycles of each kind that have to be kept.
+    fn cycles(&self) -> usize {
+        if self.each.is_some() { usize::MAX } else { self.examples }
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { real_time: true, process: true, examples: 4, certificate: true }
+        Options { real_time: true, process: true, examples: 4, certificate: true, each: None }
     }
 }
 
@@ -137,6 +176,22 @@ impl TxnResult {
         Outcome::valid(self.coverage.clone(), self.order.as_ref().map(order))
     }
 
+    /// Keeps an example while there are few, and tells whoever wants all.
+    fn tell(&mut self, kind: Anomaly, options: &Options, explained: impl FnOnce() -> Explained) {
+        let Some(finding) = self.findings.get_mut(&kind) else { return };
+        let keep = finding.examples.len() < options.examples;
+        if !keep && options.each.is_none() {
+            return;
+        }
+        let explained = explained();
+        if let Some(each) = &options.each {
+            each.tell(&explained);
+        }
+        if keep {
+            finding.examples.push(explained);
+        }
+    }
+
     fn add(&mut self, kind: Anomaly, count: u64) {
         self.findings.entry(kind).or_insert(Finding { count: 0, examples: Vec::new() }).count += count;
     }
@@ -173,7 +228,7 @@ fn of_lists(history: &History, txns: &Txns<'_>, options: &Options, budget: &Budg
     if txns.unknown_count > 0 {
         result.add(Anomaly::UnknownMicroOp, txns.unknown_count);
     }
-    let lists = Lists::new(txns);
+    let lists = Lists::keeping(txns, options.cases());
     if let Some(spent @ (Spent::Memory | Spent::Cancelled)) = budget.spent() {
         result.undecided = Some(Why::Spent(spent));
     }
@@ -186,7 +241,7 @@ fn of_lists(history: &History, txns: &Txns<'_>, options: &Options, budget: &Budg
     let graph = Graph::build(&timeline, &all);
     result.sizes.edges = graph.edges() as u64;
     result.sizes.in_windows = graph.roots().count() as u64;
-    let found = cycles::find(&graph, options.examples, budget);
+    let found = cycles::find(&graph, options.cycles(), budget);
     if found.components == 0 && result.findings.is_empty() && says_nothing(&timeline, txns, &all, real_time) {
         result.add(Anomaly::EmptyGraph, 1);
     }
@@ -208,19 +263,13 @@ impl TxnResult {
         self.sizes.largest = found.largest as u64;
         let explainer = Explainer::new(history, lists);
         for case in lists.cases().examples() {
-            if let Some(finding) = self.findings.get_mut(&case.kind)
-                && finding.examples.len() < options.examples
-            {
-                finding.examples.push(Explained::Case(explainer.case(case)));
-            }
+            self.tell(case.kind, options, || Explained::Case(explainer.case(case)));
         }
         for (kind, count) in found.counts {
             self.add(kind, count);
         }
-        for (kind, cycles) in &found.examples {
-            if let Some(finding) = self.findings.get_mut(kind) {
-                finding.examples.extend(cycles.iter().map(|c| Explained::Cycle(explainer.cycle(c))));
-            }
+        for cycle in found.examples.values().flatten() {
+            self.tell(cycle.kind, options, || Explained::Cycle(explainer.cycle(cycle)));
         }
         for unnamed in &found.unnamed {
             self.add(unnamed.kind, 1);

@@ -33,7 +33,7 @@ use super::anomaly::Anomaly;
 use super::cycles;
 use super::explain::{Explained, ExplainedCase, ExplainedCycle, MopAt, Reason, Step};
 use super::history::{Arena, ByKey, Kind, Mop, NIL, NONE, Txn, Txns, Workload};
-use super::lists::{Case, Cases, Index};
+use super::lists::{Case, Cases, EXAMPLES, Index};
 use super::{Options, TxnResult};
 use crate::budget::Budget;
 use crate::graph::build::{Graph, MAX_NODES, Timeline};
@@ -143,12 +143,18 @@ const SHARD: usize = 1 << 15;
 impl<'a> Registers<'a> {
     /// Of these transactions.
     pub fn new(txns: &'a Txns<'a>, assumptions: Assumptions) -> Registers<'a> {
+        Registers::keeping(txns, assumptions, EXAMPLES)
+    }
+
+    /// The same, with so many cases of each kind kept at most: each takes some 150 bytes.
+    pub fn keeping(txns: &'a Txns<'a>, assumptions: Assumptions, most: u64) -> Registers<'a> {
         let by_key = txns.by_key();
         let seen = seen(txns);
         let mut committed: Vec<bool> = txns.status.iter().map(|&s| s == Status::Ok).collect();
         seen.iter().for_each(|&(t, _)| committed[t as usize] = true);
         let scan = |keys: Range<usize>| {
             let mut scan = Scan::new(txns, &committed, assumptions);
+            scan.shard.cases = Cases::keeping(most);
             for key in keys {
                 let (mops, of) = by_key.get(key);
                 scan.key(key as u32, mops, of);
@@ -156,7 +162,7 @@ impl<'a> Registers<'a> {
             scan.shard
         };
         let mut shards: Vec<Shard> = by_key.runs(SHARD).into_par_iter().map(scan).collect();
-        let mut cases = Cases::default();
+        let mut cases = Cases::keeping(most);
         shards.iter_mut().for_each(|shard| cases.merge(std::mem::take(&mut shard.cases)));
         Registers { txns, by_key, assumptions, shards, committed, seen, cases }
     }
@@ -718,7 +724,7 @@ fn of_registers(
     if txns.unknown_count > 0 {
         result.add(Anomaly::UnknownMicroOp, txns.unknown_count);
     }
-    let registers = Registers::new(txns, assumptions);
+    let registers = Registers::keeping(txns, assumptions, options.cases());
     for &(kind, count) in registers.cases().counts() {
         result.add(kind, count);
     }
@@ -728,7 +734,7 @@ fn of_registers(
     let graph = Graph::build(&timeline, &all);
     result.sizes.edges = graph.edges() as u64;
     result.sizes.in_windows = graph.roots().count() as u64;
-    let found = cycles::find(&graph, options.examples, budget);
+    let found = cycles::find(&graph, options.cycles(), budget);
     let said = registers.shards.iter().any(|shard| shard.said);
     if found.components == 0 && !said && super::says_nothing(&timeline, txns, &all, real_time) {
         result.add(Anomaly::EmptyGraph, 1);
@@ -760,19 +766,13 @@ fn explain(
 ) {
     let mut explainer = Explainer { history, registers, keys: HashMap::default() };
     for case in registers.cases().examples() {
-        if let Some(finding) = result.findings.get_mut(&case.kind)
-            && finding.examples.len() < options.examples
-        {
-            finding.examples.push(Explained::Case(explainer.case(case)));
-        }
+        result.tell(case.kind, options, || Explained::Case(explainer.case(case)));
     }
-    for (kind, cycles) in &found.examples {
-        if let Some(finding) = result.findings.get_mut(kind) {
-            finding.examples.extend(cycles.iter().map(|cycle| {
-                let steps = cycle.links.iter().map(|&link| explainer.step(link)).collect();
-                Explained::Cycle(ExplainedCycle { kind: cycle.kind, steps })
-            }));
-        }
+    for cycle in found.examples.values().flatten() {
+        result.tell(cycle.kind, options, || {
+            let steps = cycle.links.iter().map(|&link| explainer.step(link)).collect();
+            Explained::Cycle(ExplainedCycle { kind: cycle.kind, steps })
+        });
     }
 }
 

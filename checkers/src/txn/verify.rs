@@ -3,13 +3,14 @@
 //! Everything is looked up in the history by operation; nothing of the search, its graph or its columns is used. A cycle holds when
 //! every step does, the steps close, and their relations make it what it is called. An order holds when running the
 //! transactions one after the other gives every read what it returned, and no transaction stands after one that was invoked only when
-//! it had completed. O(history) for an order, O(lists read) for a cycle.
+//! it had completed. O(history) for an order; for a cycle O(lists that its steps name),
+//! and O(history) once if a transaction of it was not acknowledged.
 
 use elench_formats::History;
 use elench_formats::columns::{MopRef, Scalar, ValueRef};
 use elench_formats::history::{OpRef, Status, is_read};
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::cycles::kind_of;
 use super::explain::{ExplainedCycle, MopAt, Reason, Step};
@@ -24,15 +25,17 @@ pub fn cycle(history: &History, cycle: &ExplainedCycle) -> Result<(), String> {
     if cycle.steps.len() < 2 {
         return Err("it has fewer than two steps".into());
     }
+    let mut facts = Facts::new(history);
+    let mut passed: HashSet<OpId, FixedState> = HashSet::default();
     for (i, s) in cycle.steps.iter().enumerate() {
         let next = &cycle.steps[(i + 1) % cycle.steps.len()];
         if s.to != next.from {
             return Err(format!("it breaks off at {}", s.to));
         }
-        if cycle.steps[..i].iter().any(|earlier| earlier.from == s.from) {
+        if !passed.insert(s.from) {
             return Err(format!("it passes {} twice", s.from));
         }
-        step(history, s).map_err(|why| format!("{} → {} ({}): {why}", s.from, s.to, s.rel))?;
+        step(&mut facts, s).map_err(|why| format!("{} → {} ({}): {why}", s.from, s.to, s.rel))?;
     }
     let rels: Vec<Rel> = cycle.steps.iter().map(|s| s.rel).collect();
     match kind_of(&rels) {
@@ -55,17 +58,88 @@ fn mop(history: &History, at: MopAt, of: Option<OpId>) -> Result<(OpRef<'_>, Mop
     Ok((op, mop))
 }
 
-/// What a committed read returned.
-fn read(history: &History, at: MopAt, of: Option<OpId>) -> Result<(Scalar, Vec<String>), String> {
-    let (op, mop) = mop(history, at, of)?;
-    if op.status() != Status::Ok || !mop.known || !is_read(op.mop_name(mop.f)) {
-        return Err(format!("micro-operation {} of {} is no acknowledged read", at.at, at.op));
-    }
-    Ok((mop.key, elements(history, mop.value)))
+/// What steps of a cycle ask the history for more than once.
+struct Facts<'h> {
+    history: &'h History,
+    /// Where elements stand in lists that show in which order they were appended.
+    places: HashMap<MopAt, HashMap<Item, usize, FixedState>, FixedState>,
+    /// Unacknowledged transactions of which an acknowledged read returned something.
+    seen: Option<HashSet<OpId, FixedState>>,
 }
 
-fn elements(history: &History, value: ValueRef<'_>) -> Vec<String> {
-    value.elements().map_or_else(Vec::new, |l| l.iter().map(|s| text(history, s.into())).collect())
+impl<'h> Facts<'h> {
+    fn new(history: &'h History) -> Self {
+        Facts { history, places: HashMap::default(), seen: None }
+    }
+
+    /// A committed read: its key, and the list that it returned.
+    fn read(&self, at: MopAt, of: Option<OpId>) -> Result<(Scalar, ValueRef<'h>), String> {
+        let (op, mop) = mop(self.history, at, of)?;
+        if op.status() != Status::Ok || !mop.known || !is_read(op.mop_name(mop.f)) {
+            return Err(format!("micro-operation {} of {} is no acknowledged read", at.at, at.op));
+        }
+        Ok((mop.key, mop.value))
+    }
+
+    fn holds(&self, list: ValueRef<'h>, element: &Item) -> bool {
+        elements(list).any(|s| item(self.history, s.into()) == *element)
+    }
+
+    fn places(&mut self, at: MopAt, list: ValueRef<'h>) -> &HashMap<Item, usize, FixedState> {
+        let history = self.history;
+        self.places.entry(at).or_insert_with(|| {
+            let mut places = HashMap::default();
+            for (i, s) in elements(list).enumerate() {
+                places.entry(item(history, s.into())).or_insert(i);
+            }
+            places
+        })
+    }
+
+    /// What was appended by a transaction that committed.
+    fn append(&mut self, at: MopAt, of: OpId) -> Result<(Scalar, Item), String> {
+        let (op, mop) = mop(self.history, at, Some(of))?;
+        if op.mop_name(mop.f) != "append" {
+            return Err(format!("micro-operation {} of {} is no append", at.at, at.op));
+        }
+        if op.status() == Status::Fail || (op.status() != Status::Ok && !self.was_seen(at.op)) {
+            return Err(format!("{} did not commit, as far as anybody knows", at.op));
+        }
+        Ok((mop.key, item(self.history, mop.value)))
+    }
+
+    /// Did an acknowledged read return something that an operation appended? The first time O(history).
+    fn was_seen(&mut self, op: OpId) -> bool {
+        let history = self.history;
+        self.seen.get_or_insert_with(|| seen(history)).contains(&op)
+    }
+}
+
+fn mops<'h>(op: OpRef<'h>) -> impl Iterator<Item = MopRef<'h>> {
+    op.txn().map(|t| t.iter()).into_iter().flatten()
+}
+
+fn elements<'h>(value: ValueRef<'h>) -> impl Iterator<Item = Scalar> + use<'h> {
+    let list = value.elements();
+    (0..list.map_or(0, |list| list.len())).filter_map(move |i| list.map(|list| list.get(i)))
+}
+
+fn seen(history: &History) -> HashSet<OpId, FixedState> {
+    let mut unknown: HashMap<(Scalar, Item), Vec<OpId>, FixedState> = HashMap::default();
+    for op in history.clients().filter(|op| !matches!(op.status(), Status::Ok | Status::Fail)) {
+        for m in mops(op).filter(|m| op.mop_name(m.f) == "append") {
+            unknown.entry((m.key, item(history, m.value))).or_default().push(OpId(op.index()));
+        }
+    }
+    let mut seen = HashSet::default();
+    for reader in history.clients().filter(|op| op.status() == Status::Ok && !unknown.is_empty()) {
+        for m in mops(reader).filter(|m| is_read(reader.mop_name(m.f)) && m.known) {
+            for element in elements(m.value) {
+                seen.extend(unknown.get(&(m.key, item(history, element.into()))).into_iter().flatten());
+            }
+        }
+    }
+    seen
 }
 
 fn text(history: &History, value: ValueRef<'_>) -> String {
@@ -74,69 +148,45 @@ fn text(history: &History, value: ValueRef<'_>) -> String {
     out
 }
 
-/// What was appended by a transaction that committed.
-fn append(history: &History, at: MopAt, of: OpId) -> Result<(Scalar, String), String> {
-    let (op, mop) = mop(history, at, Some(of))?;
-    if op.mop_name(mop.f) != "append" {
-        return Err(format!("micro-operation {} of {} is no append", at.at, at.op));
-    }
-    if op.status() == Status::Fail || (op.status() != Status::Ok && !was_seen(history, op)) {
-        return Err(format!("{} did not commit, as far as anybody knows", at.op));
-    }
-    Ok((mop.key, text(history, mop.value)))
-}
-
-/// Did an acknowledged read return something that an operation appended?
-fn was_seen(history: &History, op: OpRef<'_>) -> bool {
-    let appends: Vec<(Scalar, String)> = op
-        .txn()
-        .into_iter()
-        .flat_map(|t| t.iter())
-        .filter(|m| op.mop_name(m.f) == "append")
-        .map(|m| (m.key, text(history, m.value)))
-        .collect();
-    let holds = |reader: OpRef<'_>, m: MopRef<'_>| {
-        is_read(reader.mop_name(m.f))
-            && m.known
-            && appends.iter().any(|(k, e)| *k == m.key && elements(history, m.value).contains(e))
-    };
-    history
-        .clients()
-        .filter(|reader| reader.status() == Status::Ok)
-        .any(|reader| reader.txn().into_iter().flat_map(|t| t.iter()).any(|m| holds(reader, m)))
-}
-
-fn step(history: &History, step: &Step) -> Result<(), String> {
-    let (from, to) = (op(history, step.from)?, op(history, step.to)?);
+fn step(facts: &mut Facts<'_>, step: &Step) -> Result<(), String> {
+    let (from, to) = (op(facts.history, step.from)?, op(facts.history, step.to)?);
     let Some(reason) = &step.reason else { return Err("no reason is given".into()) };
     let same_key = |keys: &[Scalar]| match keys.windows(2).all(|k| k[0] == k[1]) {
         true => Ok(()),
         false => Err("the micro-operations are on different keys".to_string()),
     };
+    let element = |history: &History, at: MopAt| {
+        mop(history, at, None).map_or_else(|why| why, |(_, mop)| text(history, mop.value))
+    };
     match (step.rel, reason) {
         (Rel::Ww, &Reason::Ww { earlier, later, shown_by }) => {
-            let (a, first) = append(history, earlier, step.from)?;
-            let (b, second) = append(history, later, step.to)?;
-            let (r, list) = read(history, shown_by, None)?;
+            let (a, first) = facts.append(earlier, step.from)?;
+            let (b, second) = facts.append(later, step.to)?;
+            let (r, list) = facts.read(shown_by, None)?;
             same_key(&[a, b, r])?;
-            let place = |e: &String| list.iter().position(|x| x == e);
-            match (place(&first), place(&second)) {
+            let places = facts.places(shown_by, list);
+            match (places.get(&first), places.get(&second)) {
                 (Some(i), Some(j)) if i < j => Ok(()),
                 (Some(_), None) => Ok(()),
-                _ => Err(format!("the list does not hold {first} before {second}")),
+                _ => {
+                    let (first, second) = (element(facts.history, earlier), element(facts.history, later));
+                    Err(format!("the list does not hold {first} before {second}"))
+                }
             }
         }
-        (Rel::Wr, &Reason::Wr { write, read: by }) => {
-            let (a, element) = append(history, write, step.from)?;
-            let (r, list) = read(history, by, Some(step.to))?;
+        (Rel::Wr, &Reason::Wr { write, read }) => {
+            let (a, item) = facts.append(write, step.from)?;
+            let (r, list) = facts.read(read, Some(step.to))?;
             same_key(&[a, r])?;
-            list.contains(&element).then_some(()).ok_or_else(|| format!("{element} was not read"))
+            let was_read = facts.holds(list, &item);
+            was_read.then_some(()).ok_or_else(|| format!("{} was not read", element(facts.history, write)))
         }
-        (Rel::Rw, &Reason::Rw { read: by, write }) => {
-            let (r, list) = read(history, by, Some(step.from))?;
-            let (a, element) = append(history, write, step.to)?;
+        (Rel::Rw, &Reason::Rw { read, write }) => {
+            let (r, list) = facts.read(read, Some(step.from))?;
+            let (a, item) = facts.append(write, step.to)?;
             same_key(&[a, r])?;
-            (!list.contains(&element)).then_some(()).ok_or_else(|| format!("{element} was read"))
+            let was_read = facts.holds(list, &item);
+            (!was_read).then_some(()).ok_or_else(|| format!("{} was read", element(facts.history, write)))
         }
         (Rel::Process, &Reason::Process(process)) => {
             let same = from.process() == Some(process) && to.process() == Some(process);
@@ -187,7 +237,7 @@ pub fn order(history: &History, order: &[OpId], real_time: bool) -> Result<(), S
 }
 
 /// An element as the history has it, so that equal ones are equal.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Item {
     Scalar(Scalar),
     Text(Box<str>),
