@@ -7,8 +7,9 @@ use elench_checkers::Budget;
 use elench_checkers::outcome::Status;
 use elench_checkers::txn::anomaly::{Anomaly, AnomalySet};
 use elench_checkers::txn::explain::{Explained, ExplainedCycle};
-use elench_checkers::txn::lattice::{BEYOND, Boundary, Demand, Model, ModelSet, boundary, unchecked};
+use elench_checkers::txn::lattice::{Boundary, Demand, Model, ModelSet, boundary, unchecked};
 use elench_checkers::txn::register::{Assumptions, check_rw_register};
+use elench_checkers::txn::weak::KINDS;
 use elench_checkers::txn::{Finding, Options, TxnResult, check_list_append, verify};
 use elench_formats::History;
 
@@ -117,6 +118,7 @@ pub fn judge(
         process: asked.all || demand.needs_process(),
         examples: examples.max(1),
         certificate: true,
+        extra: if asked.all { KINDS.union(demand.extra()) } else { demand.extra() },
     };
     let result = match workload {
         "list-append" => check_list_append(history, &options, budget),
@@ -130,8 +132,7 @@ pub fn judge(
         }
     }
     let found = result.kinds();
-    let looked_for = AnomalySet::ALL.without(BEYOND);
-    let unchecked = unchecked(demand.models, looked_for, found);
+    let unchecked = unchecked(demand.models, result.looked_for, found);
     let valid = verdict(&result, demand, found, unchecked);
     Ok(Isolation {
         workload,
@@ -163,6 +164,10 @@ fn verdict(result: &TxnResult, demand: Demand, found: AnomalySet, unchecked: Mod
     let undecided = found.intersection(AnomalySet::UNDECIDED);
     if let Some(kind) = undecided.iter().next() {
         return unknown(format!("{}: {}", kind.name(), kind.about()));
+    }
+    let open = demand.anomalies.implying().without(AnomalySet::UNDECIDED).without(result.looked_for);
+    if let Some(kind) = open.iter().next() {
+        return unknown(format!("not decided: {kind}"));
     }
     if unchecked != ModelSet::default() {
         return unknown(format!("not checked in full: {}", unchecked.names().join(", ")));

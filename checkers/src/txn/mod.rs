@@ -17,6 +17,7 @@ pub mod register;
 #[cfg(test)]
 mod tests;
 pub mod verify;
+pub mod weak;
 
 use std::collections::BTreeMap;
 
@@ -33,6 +34,7 @@ use explain::{Explained, Explainer};
 use history::{Arena, NONE, Txn, Txns, UnknownMop, Workload};
 use lattice::Demand;
 use lists::Lists;
+use weak::facts::Versions;
 
 /// How to check.
 #[derive(Clone, Debug)]
@@ -45,11 +47,14 @@ pub struct Options {
     pub examples: usize,
     /// Give the order of transactions, where there is one.
     pub certificate: bool,
+    /// Kinds to look for besides those that are always looked for, and to decide whatever the order of versions that nobody
+    /// read: see [`Demand::extra`].
+    pub extra: AnomalySet,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { real_time: true, process: true, examples: 4, certificate: true }
+        Options { real_time: true, process: true, examples: 4, certificate: true, extra: AnomalySet::EMPTY }
     }
 }
 
@@ -73,6 +78,8 @@ pub struct TxnResult {
     pub unknown: Vec<UnknownMop>,
     /// Components whose cycles could not be named within the budget, the first few.
     pub unnamed: Vec<Unnamed>,
+    /// Kinds that were looked for to the end: that they were not found says that they are not there.
+    pub looked_for: AnomalySet,
     /// Why nothing, or not everything, could be judged.
     pub undecided: Option<Why>,
     /// Where nothing is wrong: an order that explains everything.
@@ -133,8 +140,35 @@ impl TxnResult {
         if let Some(kind) = self.kinds().intersection(AnomalySet::UNDECIDED).iter().next() {
             return Outcome::unknown(self.coverage.clone(), Why::Other(format!("{kind}: {}", kind.about())));
         }
+        let unchecked = lattice::unchecked(demand.models, self.looked_for, self.kinds());
+        if !unchecked.is_empty() {
+            let why = format!("not checked in full: {}", unchecked.names().join(", "));
+            return Outcome::unknown(self.coverage.clone(), Why::Other(why));
+        }
         let order = |ops: &Vec<OpId>| Certificate::Orders(vec![KeyOrder { key: None, order: Some(ops.clone()) }]);
         Outcome::valid(self.coverage.clone(), self.order.as_ref().map(order))
+    }
+
+    /// Looks for what only weaker models tell apart, and notes what was looked for.
+    fn weaker<V: Versions>(
+        &mut self,
+        versions: &V,
+        txns: &Txns<'_>,
+        timeline: &Timeline,
+        found: &mut Cycles,
+        options: &Options,
+        budget: &Budget,
+    ) {
+        let weak = weak::find(versions, txns, &found.parts, &timeline.position, options.extra, budget);
+        self.looked_for = match found.parts.is_empty() {
+            true => AnomalySet::ALL,
+            false => AnomalySet::ALL.without(weak::KINDS).union(options.extra.intersection(weak::KINDS)),
+        };
+        self.looked_for = self.looked_for.without(weak.undecided);
+        weak.cycles.into_iter().for_each(|cycle| found.add(cycle, options.examples));
+        if let Some(spent) = weak.spent {
+            self.undecided = Some(Why::Spent(spent));
+        }
     }
 
     fn add(&mut self, kind: Anomaly, count: u64) {
@@ -186,7 +220,8 @@ fn of_lists(history: &History, txns: &Txns<'_>, options: &Options, budget: &Budg
     let graph = Graph::build(&timeline, &all);
     result.sizes.edges = graph.edges() as u64;
     result.sizes.in_windows = graph.roots().count() as u64;
-    let found = cycles::find(&graph, options.examples, budget);
+    let mut found = cycles::find(&graph, options.examples, budget);
+    result.weaker(&lists, txns, &timeline, &mut found, options, budget);
     if found.components == 0 && result.findings.is_empty() && says_nothing(&timeline, txns, &all, real_time) {
         result.add(Anomaly::EmptyGraph, 1);
     }
