@@ -479,9 +479,9 @@ impl Part {
             let allowed = |state: u32| state == goal || (state / 4 != from && components.same(state / 2, 2 * to));
             let walk = search.run(2 * (2 * to), goal, allowed, |state, visit| {
                 for &word in self.row(state / 4) {
-                    if let Some(next) = product.follow(state / 2 & 1, word) {
+                    if let Some(next) = product.follow((state / 2) & 1, word) {
                         let rel = unpack(word).1;
-                        visit(2 * next + (state & 1 | u32::from(rel == apart)), rel);
+                        visit(2 * next + ((state & 1) | u32::from(rel == apart)), rel);
                     }
                 }
             });

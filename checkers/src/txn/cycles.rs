@@ -66,6 +66,8 @@ pub struct Cycles {
     pub largest: usize,
     /// What is strongly connected by `ww`, `wr` and `rw` alone.
     pub parts: Vec<Part>,
+    /// What is strongly connected only with the order of processes or of time.
+    pub timed: Vec<Part>,
     /// Where there is no cycle: transactions that may have lain on one, in an order that all edges allow.
     pub order: Option<Vec<u32>>,
 }
@@ -171,6 +173,9 @@ pub fn find(graph: &Graph<'_>, examples: usize, budget: &Budget) -> Cycles {
         cycles.largest = cycles.largest.max(part.txn_count());
         cycles.classify(&part, examples, budget);
         cycles.parts.extend(part.under(Rels::ITEM).into_iter().filter(|p| p.txn_count() > 1));
+        if part.has(Rel::Process) || part.has(Rel::RealTime) {
+            cycles.timed.push(part);
+        }
     }
     if cycles.components == 0 {
         cycles.order = Some(nodes.into_iter().filter(|&n| n < graph.txns()).collect());

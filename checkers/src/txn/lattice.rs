@@ -437,7 +437,14 @@ impl Demand {
     /// Kinds that are to be looked for besides those that always are, and those whose absence must hold in some order of the versions
     /// that nobody read. Any cycle at all rules out what is serializable, so that this concerns only weaker models.
     pub fn extra(self) -> AnomalySet {
-        const BY_ORDER: AnomalySet = AnomalySet::of(&[Anomaly::GSingleItem, Anomaly::GNonadjacentItem]);
+        const BY_ORDER: AnomalySet = AnomalySet::of(&[
+            Anomaly::GSingleItem,
+            Anomaly::GNonadjacentItem,
+            Anomaly::GSingleItemProcess,
+            Anomaly::GNonadjacentItemProcess,
+            Anomaly::GSingleItemRealtime,
+            Anomaly::GNonadjacentItemRealtime,
+        ]);
         let weaker = self.models.iter().filter_map(Model::decided_by).filter(|by| !by.contains(Anomaly::G2Item));
         let by_models = weaker.fold(AnomalySet::EMPTY, AnomalySet::union);
         let by_order = by_models.union(self.anomalies.implying()).intersection(BY_ORDER);

@@ -159,7 +159,7 @@ impl TxnResult {
         options: &Options,
         budget: &Budget,
     ) {
-        let weak = weak::find(versions, txns, &found.parts, &timeline.position, options.extra, budget);
+        let weak = weak::find(versions, txns, found, &timeline.position, options.extra, budget);
         self.looked_for = match found.parts.is_empty() {
             true => AnomalySet::ALL,
             false => AnomalySet::ALL.without(weak::KINDS).union(options.extra.intersection(weak::KINDS)),

@@ -60,33 +60,33 @@ fn weaker(history: &History, cycle: &ExplainedCycle) -> Option<Result<bool, Stri
     let order = |(before, after): (&Step, &Step)| Some((entry(before)?, exit(after)?));
     let later = |turn| order(turn).is_some_and(|(entry, exit)| entry < exit);
     let after_reads = turns().all(|(before, _)| before.rel == Rel::Wr);
-    Some(Ok(data
-        && match cycle.kind {
-            Anomaly::Vanished => missed == 1 && read == 1 && steps.len() == 2 && turns().all(later),
-            Anomaly::FracturedRead => missed == 1 && read == 1 && steps.len() == 2,
-            Anomaly::CausalityViolation => missed == 1 && overwritten == 0,
-            Anomaly::UpdateAtomicCycle => missed == 1 && steps.len() == 2,
-            Anomaly::GMonotonic => missed == 1 && turns().all(later),
-            Anomaly::GMsr => {
-                let not_earlier = |turn| order(turn).is_some_and(|(entry, exit)| entry <= exit);
-                missed > 0 && after_reads && turns().all(not_earlier)
-            }
-            Anomaly::PrefixCycle => missed > 0 && after_reads,
-            Anomaly::LongFork => missed > 1 && after_reads,
-            Anomaly::PsiCycle => missed == 1,
-            Anomaly::GCursor => match keys(history, steps) {
-                Ok(keys) => missed == 1 && overwritten + 1 == steps.len() && keys.windows(2).all(|k| k[0] == k[1]),
-                Err(why) => return Some(Err(why)),
-            },
-            Anomaly::GUpdate => {
-                let updates = |s: &&Step| {
-                    let mops = op(history, s.from).ok().and_then(|op| op.txn().map(|t| (op, t)));
-                    mops.is_some_and(|(op, t)| t.iter().any(|m| !is_read(op.mop_name(m.f))))
-                };
-                missed > 0 && steps.iter().filter(updates).count() + 1 >= steps.len()
-            }
-            _ => return None,
-        }))
+    let holds = match cycle.kind {
+        Anomaly::Vanished => missed == 1 && read == 1 && steps.len() == 2 && turns().all(later),
+        Anomaly::FracturedRead => missed == 1 && read == 1 && steps.len() == 2,
+        Anomaly::CausalityViolation => missed == 1 && overwritten == 0,
+        Anomaly::UpdateAtomicCycle => missed == 1 && steps.len() == 2,
+        Anomaly::GMonotonic => missed == 1 && turns().all(later),
+        Anomaly::GMsr => {
+            let not_earlier = |turn| order(turn).is_some_and(|(entry, exit)| entry <= exit);
+            missed > 0 && after_reads && turns().all(not_earlier)
+        }
+        Anomaly::PrefixCycle => missed > 0 && after_reads,
+        Anomaly::LongFork => missed > 1 && after_reads,
+        Anomaly::PsiCycle => missed == 1,
+        Anomaly::GCursor => match keys(history, steps) {
+            Ok(keys) => missed == 1 && overwritten + 1 == steps.len() && keys.windows(2).all(|k| k[0] == k[1]),
+            Err(why) => return Some(Err(why)),
+        },
+        Anomaly::GUpdate => {
+            let updates = |s: &&Step| {
+                let mops = op(history, s.from).ok().and_then(|op| op.txn().map(|t| (op, t)));
+                mops.is_some_and(|(op, t)| t.iter().any(|m| !is_read(op.mop_name(m.f))))
+            };
+            missed > 0 && steps.iter().filter(updates).count() + 1 >= steps.len()
+        }
+        _ => return None,
+    };
+    Some(Ok(holds && data))
 }
 
 /// The place in the transaction at which a step arrives.

@@ -40,7 +40,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::anomaly::{Anomaly, AnomalySet};
-use super::cycles::Cycle;
+use super::cycles::{Cycle, Cycles};
 use super::history::{Mop, NONE, Txn, Txns};
 use crate::budget::{Budget, Spent};
 use crate::graph::search::{Link, Part};
@@ -108,29 +108,36 @@ impl From<Spent> for Gap {
 
 type Search = Result<Option<Cycle>, Gap>;
 
-/// Looks for kinds in strongly connected parts of `ww`, `wr` and `rw`. `position` says in which order transactions may well have taken
-/// place.
+/// Looks for kinds where there are cycles. `position` says in which order transactions may well have taken place.
 pub fn find<V: Versions>(
     versions: &V,
     txns: &Txns<'_>,
-    parts: &[Part],
+    cycles: &Cycles,
     position: &[u32],
     sought: AnomalySet,
     budget: &Budget,
 ) -> Weak {
     let mut weak = Weak::default();
-    if parts.is_empty() || sought.is_empty() {
+    let parts = if sought.intersection(TIMELESS).is_empty() { &[][..] } else { &cycles.parts };
+    let timed = if sought.is_subset(TIMELESS) { &[][..] } else { &cycles.timed };
+    let mut members: Vec<Txn> = parts.iter().chain(timed).flat_map(Part::txns).collect();
+    if members.is_empty() {
         return weak;
     }
-    let mut members: Vec<Txn> = parts.iter().flat_map(Part::txns).collect();
     members.sort_unstable();
     members.dedup();
     let told = versions.told(&members);
     for part in parts {
-        weak.part(&told, txns, part, position, sought, budget);
+        weak.part(&told, txns, part, position, sought.intersection(TIMELESS), budget);
+    }
+    for part in timed {
+        weak.timed(&told, part, position, sought, budget);
     }
     weak
 }
+
+/// Kinds without the order of processes or of time.
+const TIMELESS: AnomalySet = KINDS.union(AnomalySet::of(&[Anomaly::GSingleItem, Anomaly::GNonadjacentItem]));
 
 impl Weak {
     fn part(
@@ -148,10 +155,32 @@ impl Weak {
         if view.dirty || open.is_empty() || !view.local.keys.iter().any(|k| k.late().len() > 1) {
             return;
         }
-        let Some(ranks) = ranks(part, position) else { return };
+        let Some(ranks) = ranks(part, Rels::WW_WR, position) else { return };
         let chosen = View::new(told, txns, part, Some(&ranks), budget);
         for kind in open.iter().filter(|&kind| !matches!(chosen.find(kind), Ok(None))) {
             self.undecided = self.undecided.union(kind.implied());
+        }
+    }
+
+    /// Decides, with the order of processes and of time, whether there is an order of what nobody read that is free of cycles without
+    /// adjacent missed writes.
+    fn timed(&mut self, told: &Told, part: &Part, position: &[u32], sought: AnomalySet, budget: &Budget) {
+        const PROCESS: AnomalySet = AnomalySet::of(&[Anomaly::GSingleItemProcess, Anomaly::GNonadjacentItemProcess]);
+        const TIME: AnomalySet = AnomalySet::of(&[Anomaly::GSingleItemRealtime, Anomaly::GNonadjacentItemRealtime]);
+        let txns = part.txns();
+        if !Local::new(told, txns.clone(), None).keys.iter().any(|k| k.late().len() > 1) {
+            return;
+        }
+        for (order, kinds) in [(Rels::PROCESS, PROCESS), (Rels::REAL_TIME, TIME)] {
+            let rels = Rels::WW_WR.and(order);
+            if kinds.intersection(sought).is_empty() {
+                continue;
+            }
+            let Some(ranks) = ranks(part, rels, position) else { continue };
+            let chosen = part.and(&more(&Local::new(told, txns.clone(), Some(&ranks)), true));
+            if !matches!(chosen.nonadjacent(rels, Rel::Rw, budget), Ok(None)) {
+                self.undecided = self.undecided.union(kinds.implied());
+            }
         }
     }
 
@@ -179,11 +208,11 @@ impl Weak {
     }
 }
 
-/// An order of transactions along `ww` and `wr`, otherwise by position; none where there is a cycle of these.
-fn ranks(part: &Part, position: &[u32]) -> Option<HashMap<Txn, u32, FixedState>> {
+/// An order of transactions along such edges, otherwise by position; none where there is a cycle of these.
+fn ranks(part: &Part, rels: Rels, position: &[u32]) -> Option<HashMap<Txn, u32, FixedState>> {
     let mut before = vec![0u32; part.len()];
     let mut next: Vec<Vec<u32>> = vec![Vec::new(); part.len()];
-    for (from, to, _) in part.edges().filter(|e| Rels::WW_WR.has(e.2)) {
+    for (from, to, _) in part.edges().filter(|e| rels.has(e.2)) {
         before[to as usize] += 1;
         next[from as usize].push(to);
     }

@@ -59,6 +59,7 @@ impl Lists<'_> {
                 *last = Some(place);
             }
         }
+        let is_in = |list: &[i64], m: Mop| list.contains(&self.txns.value[m as usize]);
         let agreed = known.odd.0 == known.odd.1;
         let late = shard.late[known.late.0 as usize..known.late.1 as usize].iter().copied();
         let late: HashMap<Txn, usize, FixedState> = late.zip(0..).collect();
@@ -68,6 +69,8 @@ impl Lists<'_> {
             let place = last.get(&txn).copied().flatten();
             let (mop, version) = match (late.get(&txn), place) {
                 (Some(_), _) if !agreed => continue,
+                // It shows its later append without an earlier one, so that nothing can be said of what it installed.
+                (Some(_), Some(_)) if appends.clone().next().is_some_and(|m| is_in(known.longest, m)) => continue,
                 (Some(at), _) => (appends.next(), writers.len() + 1 + at),
                 (None, Some(p)) => (appends.find(|&m| self.txns.value[m as usize] == known.longest[p]), p + 1),
                 (None, None) => continue,

@@ -3,7 +3,13 @@
 
 use super::brute::{Op, Random, Small, history, rounds, schedule};
 use super::*;
+use crate::txn::lattice::Model::{
+    CausalCerone, ConsistentView, CursorStability, ForwardConsistentView, MonotonicAtomicView, MonotonicSnapshotRead,
+    MonotonicView, ParallelSnapshotIsolation, Prefix, ReadAtomic, ReadCommitted, Serializable, SnapshotIsolation,
+    UpdateAtomic, UpdateSerializable,
+};
 use crate::txn::lattice::{Demand, Model, ruled_out, unchecked};
+use crate::txn::register::{Assumptions, check_rw_register};
 use crate::txn::weak::KINDS;
 
 type Lists = [Vec<i64>; 3];
@@ -38,12 +44,12 @@ fn small(random: &mut Random) -> Vec<Small> {
             list.swap(0, i);
         }
     }
-    for t in 0..txns {
-        for at in 0..all[t].ops.len() {
-            let Op::Read(key, _) = all[t].ops[at] else { continue };
+    for (t, txn) in all.iter_mut().enumerate() {
+        for at in 0..txn.ops.len() {
+            let Op::Read(key, _) = txn.ops[at] else { continue };
             let order = &elements[key];
             let own = |e: &i64| writer(&writers, key, *e) == t;
-            let mine = all[t].ops[..at].iter().rev().find_map(|op| match op {
+            let mine = txn.ops[..at].iter().rev().find_map(|op| match op {
                 Op::Append(k, e) if *k == key => Some(order[..=order.iter().position(|x| x == e).unwrap()].to_vec()),
                 Op::Read(k, list) if *k == key => Some(list.clone()),
                 _ => None,
@@ -54,7 +60,7 @@ fn small(random: &mut Random) -> Vec<Small> {
                 None if random.below(12) > 0 => order[..random.below(bound + 1)].to_vec(),
                 _ => order[..random.below(order.len() + 1)].to_vec(),
             };
-            all[t].ops[at] = Op::Read(key, list);
+            txn.ops[at] = Op::Read(key, list);
         }
     }
     schedule(&mut all, random);
@@ -358,48 +364,16 @@ impl World<'_> {
         })
     }
 
-    /// The last element that each read shows of others, if that agrees with an arbitration and a visibility.
-    fn external(&self, visible: &Matrix, at: &[usize]) -> bool {
-        (0..self.n()).all(|t| {
-            self.reads(t).all(|(_, key, list)| {
-                let expected = self.base(t, key, list).last().map(|&e| self.by(key, e));
-                let writes = |w: &usize| *w != t && visible[*w][t] && !self.appends(*w, key).is_empty();
-                (0..self.n()).filter(writes).max_by_key(|&w| at[w]) == expected
-            })
-        })
-    }
-
-    /// Which of these have an arbitration and a visibility: read atomic, update atomic, causal, parallel snapshot isolation, prefix, snapshot
-    /// isolation.
+    /// Which models of [`executions`] hold.
     fn abstract_executions(&self) -> [bool; 6] {
-        let mut models = [false; 6];
-        let n = self.n();
-        for arbitration in permutations(&(0..n as i64).collect::<Vec<_>>()) {
-            let mut at = vec![0; n];
-            arbitration.iter().enumerate().for_each(|(i, &t)| at[t as usize] = i);
-            let in_order = |k: usize| self.order[k].windows(2).all(|w| at[self.by(k, w[0])] <= at[self.by(k, w[1])]);
-            if !(0..3).all(in_order) {
-                continue;
-            }
-            let pairs: Vec<(usize, usize)> =
-                (0..n).flat_map(|a| (0..n).map(move |b| (a, b))).filter(|&(a, b)| at[a] < at[b]).collect();
-            for bits in 0..1u32 << pairs.len() {
-                let mut vis = Matrix::default();
-                pairs.iter().enumerate().for_each(|(i, &(a, b))| vis[a][b] = bits >> i & 1 == 1);
-                if !self.external(&vis, &at) {
-                    continue;
-                }
-                let both = |a: usize, b: usize| {
-                    (0..3).any(|k| !self.appends(a, k).is_empty() && !self.appends(b, k).is_empty())
-                };
-                let no_conflict = pairs.iter().all(|&(a, b)| !both(a, b) || vis[a][b]);
-                let transitive = pairs.iter().all(|&(a, b)| !vis[a][b] || (0..n).all(|c| !vis[b][c] || vis[a][c]));
-                let prefix = pairs.iter().all(|&(a, b)| (0..n).all(|c| !vis[b][c] || vis[a][c]));
-                let holds = [true, no_conflict, transitive, transitive && no_conflict, prefix, prefix && no_conflict];
-                models.iter_mut().zip(holds).for_each(|(m, h)| *m |= h);
-            }
-        }
-        models
+        let reads = (0..self.n()).flat_map(|t| {
+            self.reads(t).map(move |(_, key, list)| (t, key, self.base(t, key, list).last().map(|&e| self.by(key, e))))
+        });
+        let in_order = |at: &[usize]| {
+            (0..3).all(|k| self.order[k].windows(2).all(|w| at[self.by(k, w[0])] <= at[self.by(k, w[1])]))
+        };
+        let writes = |t: usize, key: usize| !self.appends(t, key).is_empty();
+        executions(self.n(), &reads.collect::<Vec<_>>(), writes, in_order)
     }
 
     fn holds(&self, executions: &[bool; 6], model: Model) -> bool {
@@ -428,6 +402,41 @@ impl World<'_> {
             other => panic!("{other} has no definition here"),
         }
     }
+}
+
+/// Of which of read atomic, update atomic, causal, parallel snapshot isolation, prefix and snapshot isolation is there an arbitration and a
+/// visibility? Given who reads which key, from whom; who writes which; and which arbitrations may be.
+fn executions(
+    n: usize,
+    reads: &[(usize, usize, Option<usize>)],
+    writes: impl Fn(usize, usize) -> bool,
+    may_be: impl Fn(&[usize]) -> bool,
+) -> [bool; 6] {
+    let mut models = [false; 6];
+    for arbitration in permutations(&(0..n as i64).collect::<Vec<_>>()) {
+        let mut at = vec![0; n];
+        arbitration.iter().enumerate().for_each(|(i, &t)| at[t as usize] = i);
+        if !may_be(&at) {
+            continue;
+        }
+        let pairs: Vec<(usize, usize)> =
+            (0..n).flat_map(|a| (0..n).map(move |b| (a, b))).filter(|&(a, b)| at[a] < at[b]).collect();
+        for bits in 0..1u32 << pairs.len() {
+            let mut vis = Matrix::default();
+            pairs.iter().enumerate().for_each(|(i, &(a, b))| vis[a][b] = bits >> i & 1 == 1);
+            let last = |t: usize, key: usize| (0..n).filter(|&w| vis[w][t] && writes(w, key)).max_by_key(|&w| at[w]);
+            if !reads.iter().all(|&(t, key, from)| last(t, key) == from) {
+                continue;
+            }
+            let both = |a: usize, b: usize| (0..3).any(|k| writes(a, k) && writes(b, k));
+            let no_conflict = pairs.iter().all(|&(a, b)| !both(a, b) || vis[a][b]);
+            let transitive = pairs.iter().all(|&(a, b)| !vis[a][b] || (0..n).all(|c| !vis[b][c] || vis[a][c]));
+            let prefix = pairs.iter().all(|&(a, b)| (0..n).all(|c| !vis[b][c] || vis[a][c]));
+            let holds = [true, no_conflict, transitive, transitive && no_conflict, prefix, prefix && no_conflict];
+            models.iter_mut().zip(holds).for_each(|(m, h)| *m |= h);
+        }
+    }
+    models
 }
 
 const MODELS: [Model; 17] = [
@@ -506,4 +515,227 @@ fn every_model_of_data_is_decided_as_its_definition_says() {
     let most = open.iter().max().unwrap();
     assert!(*most * 200 <= rounds(), "{most} of {} undecided", rounds());
     assert!(valid.iter().chain(&invalid[1..]).all(|&n| n > rounds() / 50), "too one-sided");
+}
+
+const ABSTRACT: [Model; 6] = [
+    Model::ReadAtomic,
+    Model::UpdateAtomic,
+    Model::CausalCerone,
+    Model::ParallelSnapshotIsolation,
+    Model::Prefix,
+    Model::SnapshotIsolation,
+];
+
+/// A micro-operation on a register: key, value (0 is nil), is it a write?
+type Register = (usize, i64, bool);
+
+/// Transactions on registers that agree with themselves and read no version that its writer overwrote.
+fn registers(random: &mut Random) -> Vec<Vec<Register>> {
+    let (n, keys) = (2 + random.below(3), 1 + random.below(3));
+    let plan: Vec<Vec<(usize, bool)>> = (0..n)
+        .map(|_| (0..1 + random.below(3)).map(|_| (random.below(keys), random.below(2) == 0)).collect())
+        .collect();
+    let value = |t: usize, at: usize| (4 * t + at + 1) as i64;
+    let others = |t: usize, key: usize| -> Vec<i64> {
+        let last = |u: usize| plan[u].iter().rposition(|&m| m == (key, true)).map(|at| value(u, at));
+        std::iter::once(0).chain((0..n).filter(|&u| u != t).filter_map(last)).collect()
+    };
+    let mut all = Vec::new();
+    for (t, own) in plan.iter().enumerate() {
+        let mut mops: Vec<Register> = Vec::new();
+        for (at, &(key, write)) in own.iter().enumerate() {
+            let before = mops.iter().rev().find(|m| m.0 == key).map(|m| m.1);
+            let of = others(t, key);
+            let read = before.unwrap_or(of[random.below(of.len())]);
+            mops.push((key, if write { value(t, at) } else { read }, write));
+        }
+        all.push(mops);
+    }
+    all
+}
+
+fn recorded(all: &[Vec<Register>]) -> History {
+    let value = |v: i64| if v == 0 { "nil".to_string() } else { v.to_string() };
+    let one = |&(k, v, w): &Register| format!("[:{} {k} {}]", if w { "w" } else { "r" }, value(v));
+    let line =
+        |kind: &str, p: usize| format!("{kind} {p} txn [{}]", all[p].iter().map(one).collect::<Vec<_>>().join(" "));
+    let lines: Vec<String> =
+        ["invoke", "ok"].iter().flat_map(|k| (0..all.len()).map(move |p| (k, p))).map(|(k, p)| line(k, p)).collect();
+    notation::history(&lines.join("\n")).unwrap()
+}
+
+/// Who reads which key, from whom, before it writes it.
+fn external(all: &[Vec<Register>]) -> Vec<(usize, usize, Option<usize>)> {
+    let by = |v: i64| all.iter().position(|mops| mops.iter().any(|m| m.2 && m.1 == v));
+    let mut reads = Vec::new();
+    for (t, mops) in all.iter().enumerate() {
+        for (i, &(key, v, write)) in mops.iter().enumerate() {
+            if !write && !mops[..i].iter().any(|m| m.0 == key && m.2) {
+                reads.push((t, key, by(v)));
+            }
+        }
+    }
+    reads
+}
+
+#[test]
+fn of_registers_nothing_is_ruled_out_that_some_execution_explains() {
+    let mut random = Random(0x1234_5678_9ABC_DEF1);
+    let (mut not, mut shown) = ([0; 6], [0; 6]);
+    for round in 0..rounds() {
+        let all = registers(&mut random);
+        let history = recorded(&all);
+        let writes = |t: usize, key: usize| all[t].iter().any(|m| m.0 == key && m.2);
+        let reads = external(&all);
+        for wfr_keys in [false, true] {
+            let may_be = |at: &[usize]| {
+                let kept = |&(t, key, from): &(usize, usize, Option<usize>)| {
+                    from.is_none_or(|w| !writes(t, key) || at[w] < at[t])
+                };
+                !wfr_keys || reads.iter().all(kept)
+            };
+            let expected = executions(all.len(), &reads, writes, may_be);
+            let assumptions = Assumptions { wfr_keys, ..Assumptions::default() };
+            let result = check_rw_register(&history, &everything(), assumptions, &Budget::unlimited());
+            let out = ruled_out(result.kinds());
+            let examples = || result.findings.values().flat_map(|f| &f.examples);
+            let text = || examples().map(Explained::text).collect::<Vec<_>>();
+            for (i, &model) in ABSTRACT.iter().enumerate() {
+                assert!(!expected[i] || !out.contains(model), "round {round}: {model}: {all:?} {:#?}", text());
+                not[i] += u32::from(!expected[i]);
+                shown[i] += u32::from(out.contains(model));
+            }
+            for example in examples() {
+                if let Explained::Cycle(cycle) = example {
+                    assert!(cycle.steps.iter().all(|s| s.reason.is_some()), "round {round}: {all:?} {cycle:?}");
+                }
+            }
+        }
+    }
+    eprintln!("violated {not:?}, of these shown {shown:?}");
+    assert!(not.iter().zip(shown).all(|(&not, shown)| shown * 2 > not && not > 0));
+}
+
+/// Is a model shown to hold of transactions that all overlap, or not to; or neither?
+fn under(model: Model, txns: &[&str]) -> Option<bool> {
+    let mut lines: Vec<String> = txns.iter().enumerate().map(|(p, ops)| format!("invoke {p} txn [{ops}]")).collect();
+    lines.extend(txns.iter().enumerate().map(|(p, ops)| format!("ok {p} txn [{ops}]")));
+    let demand = Demand::models(&[model]);
+    let options = Options { extra: demand.extra(), real_time: false, process: false, ..Options::default() };
+    let outcome = check_with(&notation::history(&lines.join("\n")).unwrap(), &options).outcome(demand);
+    match (outcome.is_valid(), outcome.is_invalid()) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    }
+}
+
+/// Of these transactions some models hold, and others do not.
+fn holds(txns: &[&str], models: &[Model], not: &[Model]) {
+    models.iter().for_each(|&m| assert_eq!(under(m, txns), Some(true), "{m}: {txns:?}"));
+    not.iter().for_each(|&m| assert_eq!(under(m, txns), Some(false), "{m}: {txns:?}"));
+}
+
+#[test]
+fn a_fractured_read_violates_read_atomic_and_a_vanished_write_monotonic_atomic_view_too() {
+    let write = "[:append x 1] [:append y 1]";
+    holds(
+        &[write, "[:r y nil] [:r x [1]]"],
+        &[ReadCommitted, MonotonicAtomicView, MonotonicView, MonotonicSnapshotRead, CursorStability],
+        &[ReadAtomic, UpdateAtomic, CausalCerone, Prefix, ParallelSnapshotIsolation, ConsistentView],
+    );
+    holds(
+        &[write, "[:r x [1]] [:r y nil]"],
+        &[ReadCommitted, CursorStability],
+        &[MonotonicAtomicView, MonotonicView, MonotonicSnapshotRead, ReadAtomic, ForwardConsistentView],
+    );
+}
+
+#[test]
+fn what_stands_before_ones_own_elements_was_seen() {
+    let write = "[:append x 1] [:append y 1]";
+    holds(&[write, "[:append x 2] [:r x [1 2]] [:r y nil]"], &[ReadCommitted], &[MonotonicAtomicView, ReadAtomic]);
+    // An append alone does not look at what was there.
+    let blind = [write, "[:append x 2] [:r y nil]", "[:r x [1 2]]"];
+    holds(&blind, &[ReadAtomic, MonotonicAtomicView, MonotonicSnapshotRead], &[UpdateAtomic, MonotonicView]);
+}
+
+#[test]
+fn missing_a_cause_violates_causal_consistency_alone_where_it_is_missed_first() {
+    let causes = ["[:append x 1]", "[:r x [1]] [:append y 1]"];
+    holds(
+        &[causes[0], causes[1], "[:r x nil] [:r y [1]]"],
+        &[ReadAtomic, UpdateAtomic, MonotonicView, MonotonicAtomicView, MonotonicSnapshotRead],
+        &[CausalCerone, Prefix, ParallelSnapshotIsolation, ConsistentView],
+    );
+    holds(
+        &[causes[0], causes[1], "[:r y [1]] [:r x nil]"],
+        &[ReadAtomic, MonotonicAtomicView],
+        &[MonotonicView, MonotonicSnapshotRead, CausalCerone],
+    );
+}
+
+#[test]
+fn a_long_fork_violates_prefix_consistency_and_not_parallel_snapshot_isolation() {
+    let writes = ["[:append x 1]", "[:append y 1]"];
+    holds(
+        &[writes[0], writes[1], "[:r x [1]] [:r y nil]", "[:r y [1]] [:r x nil]"],
+        &[ParallelSnapshotIsolation, CausalCerone, ConsistentView, UpdateSerializable, MonotonicView],
+        &[Prefix, SnapshotIsolation, MonotonicSnapshotRead, Serializable],
+    );
+    // Single reads of states in order may say the same.
+    holds(
+        &[writes[0], writes[1], "[:r y nil] [:r x [1]]", "[:r x nil] [:r y [1]]"],
+        &[MonotonicSnapshotRead],
+        &[Prefix],
+    );
+}
+
+#[test]
+fn a_lost_update_violates_what_resolves_conflicts() {
+    holds(
+        &["[:r x nil] [:append x 1]", "[:r x nil] [:append x 2]", "[:r x [1 2]]"],
+        &[CausalCerone, Prefix, MonotonicView],
+        &[UpdateAtomic, ParallelSnapshotIsolation, CursorStability, ConsistentView],
+    );
+}
+
+#[test]
+fn a_blind_write_between_a_read_and_a_write_violates_cursor_stability() {
+    let with = |second| ["[:append x 1]", second, "[:r x [1 2]]"];
+    holds(&with("[:r x nil] [:append x 2]"), &[CausalCerone, Prefix], &[CursorStability, UpdateAtomic]);
+    holds(&with("[:r x [1]] [:append x 2]"), &[CursorStability, Serializable], &[]);
+}
+
+#[test]
+fn overwriting_one_write_of_a_transaction_and_missing_another_violates_update_atomic() {
+    let with = |second| ["[:append x 1] [:append y 1]", second, "[:r x [1 2]]"];
+    holds(
+        &with("[:r y nil] [:append x 2]"),
+        &[CursorStability, ReadAtomic, CausalCerone, Prefix, MonotonicView],
+        &[UpdateAtomic, ParallelSnapshotIsolation, ConsistentView],
+    );
+}
+
+#[test]
+fn write_skew_violates_update_serializability_and_not_snapshot_isolation() {
+    holds(
+        &["[:r x nil] [:append y 1]", "[:r y nil] [:append x 1]"],
+        &[SnapshotIsolation, ParallelSnapshotIsolation, Prefix, ForwardConsistentView],
+        &[UpdateSerializable, Serializable],
+    );
+}
+
+#[test]
+fn where_every_order_of_unseen_appends_is_bad_nothing_is_said_to_hold() {
+    let txns = [
+        "[:append u 1]",
+        "[:append v 1]",
+        "[:r u nil] [:r v [1]] [:append x 1]",
+        "[:r v nil] [:r u [1]] [:append x 2]",
+    ];
+    for model in [ConsistentView, ForwardConsistentView, ParallelSnapshotIsolation] {
+        assert_eq!(under(model, &txns), None, "{model}");
+    }
+    holds(&txns, &[CausalCerone, UpdateAtomic, CursorStability], &[Prefix, SnapshotIsolation]);
 }
