@@ -32,7 +32,7 @@ use anomaly::{Anomaly, AnomalySet};
 use cycles::{Cycles, Unnamed};
 use explain::{Explained, Explainer};
 use history::{Arena, NONE, Txn, Txns, UnknownMop, Workload};
-use lattice::Demand;
+use lattice::{Demand, Relations};
 use lists::Lists;
 use weak::facts::Versions;
 
@@ -156,7 +156,7 @@ impl TxnResult {
         txns: &Txns<'_>,
         timeline: &Timeline,
         found: &mut Cycles,
-        options: &Options,
+        (options, real_time): (&Options, bool),
         budget: &Budget,
     ) {
         let weak = weak::find(versions, txns, found, &timeline.position, options.extra, budget);
@@ -164,7 +164,12 @@ impl TxnResult {
             true => AnomalySet::ALL,
             false => AnomalySet::ALL.without(weak::KINDS).union(options.extra.intersection(weak::KINDS)),
         };
-        self.looked_for = self.looked_for.without(weak.undecided);
+        let related = |kind: &Anomaly| match kind.relations() {
+            Relations::Data => true,
+            Relations::Process => options.process,
+            Relations::Realtime => real_time,
+        };
+        self.looked_for = self.looked_for.without(weak.undecided).iter().filter(related).collect();
         weak.cycles.into_iter().for_each(|cycle| found.add(cycle, options.examples));
         if let Some(spent) = weak.spent {
             self.undecided = Some(Why::Spent(spent));
@@ -221,7 +226,7 @@ fn of_lists(history: &History, txns: &Txns<'_>, options: &Options, budget: &Budg
     result.sizes.edges = graph.edges() as u64;
     result.sizes.in_windows = graph.roots().count() as u64;
     let mut found = cycles::find(&graph, options.examples, budget);
-    result.weaker(&lists, txns, &timeline, &mut found, options, budget);
+    result.weaker(&lists, txns, &timeline, &mut found, (options, real_time), budget);
     if found.components == 0 && result.findings.is_empty() && says_nothing(&timeline, txns, &all, real_time) {
         result.add(Anomaly::EmptyGraph, 1);
     }

@@ -731,7 +731,7 @@ fn of_registers(
     result.sizes.edges = graph.edges() as u64;
     result.sizes.in_windows = graph.roots().count() as u64;
     let mut found = cycles::find(&graph, options.examples, budget);
-    result.weaker(&registers, txns, &timeline, &mut found, options, budget);
+    result.weaker(&registers, txns, &timeline, &mut found, (options, real_time), budget);
     let said = registers.shards.iter().any(|shard| shard.said);
     if found.components == 0 && !said && super::says_nothing(&timeline, txns, &all, real_time) {
         result.add(Anomaly::EmptyGraph, 1);

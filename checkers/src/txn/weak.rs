@@ -282,9 +282,9 @@ impl<'a> View<'a> {
             return Ok(None);
         }
         match kind {
-            Anomaly::Vanished => Ok(self.fractured(true)),
-            Anomaly::FracturedRead => Ok(self.fractured(false)),
-            Anomaly::GCursor => Ok(self.cursor()),
+            Anomaly::Vanished => self.fractured(true),
+            Anomaly::FracturedRead => self.fractured(false),
+            Anomaly::GCursor => self.cursor(),
             Anomaly::UpdateAtomicCycle => self.update_atomic(),
             Anomaly::CausalityViolation => {
                 self.settle(kind, self.causes().single(Rels::of(&[Rel::Wr]), Rel::Rw, self.budget)?)
@@ -343,9 +343,9 @@ fn more(local: &Local, chosen: bool) -> Vec<(Txn, Txn, Rel)> {
 /// Searches that go by micro-operations.
 impl View<'_> {
     /// A transaction that read from another one, and (in a later read, if so asked) missed a write of it.
-    fn fractured(&self, later: bool) -> Option<Cycle> {
+    fn fractured(&self, later: bool) -> Search {
         let kind = if later { Anomaly::Vanished } else { Anomaly::FracturedRead };
-        (0..self.local.txns.len() as u32).find_map(|reader| {
+        self.first(|reader| {
             let from = |e: u32| self.local.read_from(e).map(|w| (self.local.event(w).txn, e, w));
             let mut seen: Vec<(u32, u32, u32)> = self.local.of(reader).filter_map(from).collect();
             seen.sort_unstable();
@@ -373,8 +373,8 @@ impl View<'_> {
     }
 
     /// A version of another transaction's between the one that a transaction read and the one that it installed.
-    fn cursor(&self) -> Option<Cycle> {
-        (0..self.local.txns.len() as u32).find_map(|txn| {
+    fn cursor(&self) -> Search {
+        self.first(|txn| {
             let between = |read: u32, write: u32| self.between(read, write).is_some();
             let (read, write) = self.on_one_key(&self.reads[txn as usize], &self.writes[txn as usize], between)?;
             let other = self.between(read, write)?;
@@ -459,6 +459,19 @@ impl View<'_> {
             }
         }
         None
+    }
+
+    /// What is found for the first transaction that shows it.
+    fn first(&self, search: impl Fn(u32) -> Option<Cycle>) -> Search {
+        for txn in 0..self.local.txns.len() as u32 {
+            if let Some(cycle) = search(txn) {
+                return Ok(Some(cycle));
+            }
+            if txn % 64 == 0 {
+                self.is_spent()?;
+            }
+        }
+        Ok(None)
     }
 
     fn within(&self, work: usize) -> Result<(), Gap> {

@@ -82,8 +82,8 @@ pub(super) struct Key {
 enum Shape {
     /// In order up to this one.
     Line { late: u32 },
-    /// By version, those right after it.
-    Partial(Vec<Vec<Version>>),
+    /// By version, those right after it; and is the first one before all others?
+    Partial { next: Vec<Vec<Version>>, initial_first: bool },
 }
 
 impl Key {
@@ -96,7 +96,7 @@ impl Key {
     pub(super) fn line(&self) -> Option<u32> {
         match self.shape {
             Shape::Line { late } => Some(late),
-            Shape::Partial(_) => None,
+            Shape::Partial { .. } => None,
         }
     }
 
@@ -106,7 +106,7 @@ impl Key {
             Shape::Line { late } if version + 1 < *late => visit(version + 1),
             Shape::Line { late } if version < *late => (*late..self.len()).for_each(visit),
             Shape::Line { .. } => {}
-            Shape::Partial(next) => next[version as usize].iter().copied().for_each(visit),
+            Shape::Partial { next, .. } => next[version as usize].iter().copied().for_each(visit),
         }
     }
 
@@ -114,7 +114,8 @@ impl Key {
     pub(super) fn before(&self, earlier: Version, later: Version) -> bool {
         match &self.shape {
             Shape::Line { late } => earlier < later && earlier < *late,
-            Shape::Partial(_) => self.after(earlier).contains(&later),
+            Shape::Partial { initial_first: true, .. } if earlier == 0 => later != 0,
+            Shape::Partial { .. } => self.after(earlier).contains(&later),
         }
     }
 
@@ -143,7 +144,7 @@ impl Key {
     pub(super) fn late(&self) -> std::ops::Range<u32> {
         match self.shape {
             Shape::Line { late } => late..self.len(),
-            Shape::Partial(_) => 0..0,
+            Shape::Partial { .. } => 0..0,
         }
     }
 }
@@ -201,8 +202,11 @@ impl Local {
                 }
                 Shape::Line { late: if ranks.is_some() { versions.len() as u32 } else { late as u32 } }
             }
-            Some(Order::Partial { pairs, initial_first }) => Shape::Partial(partial(&versions, pairs, *initial_first)),
-            None => Shape::Partial(vec![Vec::new(); versions.len()]),
+            Some(Order::Partial { pairs, initial_first }) => {
+                let initial_first = *initial_first && versions.first() == Some(&0);
+                Shape::Partial { next: partial(&versions, pairs, initial_first), initial_first }
+            }
+            None => Shape::Partial { next: vec![Vec::new(); versions.len()], initial_first: false },
         };
         let mut numbers: Vec<(Version, u32)> = versions.iter().zip(0..).map(|(&v, i)| (v, i)).collect();
         numbers.sort_unstable();
