@@ -9,8 +9,9 @@ use elench_checkers::Budget;
 use elench_checkers::outcome::Status;
 use elench_checkers::txn::anomaly::{Anomaly, AnomalySet};
 use elench_checkers::txn::explain::{Explained, ExplainedCycle};
-use elench_checkers::txn::lattice::{BEYOND, Boundary, Demand, Model, ModelSet, boundary, unchecked};
+use elench_checkers::txn::lattice::{Boundary, Demand, Model, ModelSet, boundary, unchecked};
 use elench_checkers::txn::register::{Assumptions, check_rw_register};
+use elench_checkers::txn::weak::KINDS;
 use elench_checkers::txn::{Each, Finding, Options, TxnResult, check_list_append, verify};
 use elench_formats::History;
 
@@ -59,7 +60,8 @@ impl Isolation {
 
     /// What a `valid` does not say.
     pub fn limits(&self) -> Option<&'static str> {
-        (self.valid.0 == Valid::Yes && self.result.order.is_none()).then_some(
+        let open = self.workload == "rw-register" && self.result.order.is_none();
+        (self.valid.0 == Valid::Yes && open).then_some(
             "no anomaly can be proven from this history; as it does not tell the order of all versions, one may have happened \
              (--wfr-keys, --sequential-keys and --linearizable-keys, where they are true, tell more)",
         )
@@ -122,6 +124,7 @@ pub fn judge(
         examples: examples.max(1),
         certificate: true,
         each: each.map(|each| checked(history, workload, each, &flaw)),
+        extra: if asked.all { KINDS.union(demand.extra()) } else { demand.extra() },
     };
     let result = match workload {
         "list-append" => check_list_append(history, &options, budget),
@@ -134,8 +137,7 @@ pub fn judge(
         return Err(format!("fault of the checker, please report it: a cycle does not hold: {why}"));
     }
     let found = result.kinds();
-    let looked_for = AnomalySet::ALL.without(BEYOND);
-    let unchecked = unchecked(demand.models, looked_for, found);
+    let unchecked = unchecked(demand.models, result.looked_for, found);
     let valid = verdict(&result, demand, found, unchecked);
     Ok(Isolation {
         workload,
@@ -188,6 +190,10 @@ fn verdict(result: &TxnResult, demand: Demand, found: AnomalySet, unchecked: Mod
     let undecided = found.intersection(AnomalySet::UNDECIDED);
     if let Some(kind) = undecided.iter().next() {
         return unknown(format!("{}: {}", kind.name(), kind.about()));
+    }
+    let open = demand.anomalies.without(AnomalySet::UNDECIDED).without(result.looked_for);
+    if let Some(kind) = open.iter().next() {
+        return unknown(format!("not decided: {kind}"));
     }
     if unchecked != ModelSet::default() {
         return unknown(format!("not checked in full: {}", unchecked.names().join(", ")));

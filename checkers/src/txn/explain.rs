@@ -15,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::anomaly::Anomaly;
 use super::cycles::Cycle;
-use super::history::{Kind, Mop, Txn, Txns};
+use super::history::{Kind, Mop, NONE, Txn, Txns};
 use super::lists::{Case, Lists};
 use crate::graph::Rel;
 use crate::graph::search::Link;
@@ -169,14 +169,14 @@ impl<'a> Explainer<'a> {
 
     /// A cycle with the reasons for its steps.
     pub fn cycle(&self, cycle: &Cycle) -> ExplainedCycle {
-        ExplainedCycle { kind: cycle.kind, steps: cycle.links.iter().map(|&link| self.step(link)).collect() }
+        ExplainedCycle { kind: cycle.kind, steps: cycle.steps().map(|(link, at)| self.step(link, at)).collect() }
     }
 
-    fn step(&self, link: Link) -> Step {
+    fn step(&self, link: Link, at: (Mop, Mop)) -> Step {
         let found = match link.rel {
-            Rel::Ww => self.ww(link),
-            Rel::Wr => self.wr(link),
-            Rel::Rw => self.rw(link),
+            Rel::Ww => self.ww(link, at),
+            Rel::Wr => self.wr(link, at),
+            Rel::Rw => self.rw(link, at),
             Rel::Process => self.process(link),
             Rel::RealTime | Rel::Pass => self.real_time(link),
         };
@@ -197,11 +197,13 @@ impl<'a> Explainer<'a> {
         self.txns.mops(txn).map(|m| m as Mop).filter(move |&m| self.txns.kind[m as usize] == kind)
     }
 
-    /// Micro-operations of two transactions on the same key.
-    fn pairs(&self, link: Link, one: Kind, other: Kind) -> impl Iterator<Item = (Mop, Mop)> + '_ {
-        self.of_kind(link.from, one).flat_map(move |a| {
+    /// Micro-operations of two transactions on the same key, and just these where they are given.
+    fn pairs(&self, link: Link, at: (Mop, Mop), one: Kind, other: Kind) -> impl Iterator<Item = (Mop, Mop)> + '_ {
+        let fits = |m: Mop, given: Mop| given == NONE || m == given;
+        self.of_kind(link.from, one).filter(move |&a| fits(a, at.0)).flat_map(move |a| {
             let key = self.txns.key[a as usize];
-            self.of_kind(link.to, other).filter(move |&b| self.txns.key[b as usize] == key).map(move |b| (a, b))
+            let same = move |&b: &Mop| self.txns.key[b as usize] == key && fits(b, at.1);
+            self.of_kind(link.to, other).filter(same).map(move |b| (a, b))
         })
     }
 
@@ -228,7 +230,7 @@ impl<'a> Explainer<'a> {
         (key, self.txns.text(self.history, self.txns.value[mop as usize]))
     }
 
-    fn ww(&self, link: Link) -> Option<(Reason, String)> {
+    fn ww(&self, link: Link, at: (Mop, Mop)) -> Option<(Reason, String)> {
         let close = |&(a, b): &(Mop, Mop)| {
             let (list, _) = self.lists.longest(self.txns.key[a as usize])?;
             let from = self.place_in_longest(list, a)?;
@@ -236,7 +238,7 @@ impl<'a> Explainer<'a> {
             to.checked_sub(from).filter(|&apart| apart > 0)
         };
         let (a, b) = self
-            .pairs(link, Kind::Append, Kind::Append)
+            .pairs(link, at, Kind::Append, Kind::Append)
             .filter_map(|pair| close(&pair).map(|d| (d, pair)))
             .min_by_key(|&(d, _)| d)?
             .1;
@@ -256,9 +258,9 @@ impl<'a> Explainer<'a> {
         Some((Reason::Ww { earlier: self.at(a), later: self.at(b), shown_by: self.at(read) }, text))
     }
 
-    fn wr(&self, link: Link) -> Option<(Reason, String)> {
+    fn wr(&self, link: Link, at: (Mop, Mop)) -> Option<(Reason, String)> {
         let (write, read) = self
-            .pairs(link, Kind::Append, Kind::ReadList)
+            .pairs(link, at, Kind::Append, Kind::ReadList)
             .filter_map(|(a, r)| self.place(self.txns.list(r), a).map(|p| (self.txns.list(r).len() - p, (a, r))))
             .min_by_key(|&(d, _)| d)?
             .1;
@@ -270,7 +272,7 @@ impl<'a> Explainer<'a> {
         Some((Reason::Wr { write: self.at(write), read: self.at(read) }, text))
     }
 
-    fn rw(&self, link: Link) -> Option<(Reason, String)> {
+    fn rw(&self, link: Link, at: (Mop, Mop)) -> Option<(Reason, String)> {
         let next = |&(r, b): &(Mop, Mop)| {
             let seen = self.txns.list(r);
             if self.place(seen, b).is_some() {
@@ -281,7 +283,7 @@ impl<'a> Explainer<'a> {
             Some(place.abs_diff(seen.len()))
         };
         let (read, write) = self
-            .pairs(link, Kind::ReadList, Kind::Append)
+            .pairs(link, at, Kind::ReadList, Kind::Append)
             .filter_map(|pair| next(&pair).map(|d| (d, pair)))
             .min_by_key(|&(d, _)| d)?
             .1;

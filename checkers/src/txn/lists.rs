@@ -21,6 +21,8 @@ use super::history::{ByKey, Kind, Mop, NONE, Txn, Txns};
 use crate::graph::{Dependencies, Rel, Sink};
 use crate::outcome::OpId;
 
+mod facts;
+
 /// Something wrong that is no cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {

@@ -17,6 +17,7 @@ pub mod register;
 #[cfg(test)]
 mod tests;
 pub mod verify;
+pub mod weak;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,8 +34,9 @@ use anomaly::{Anomaly, AnomalySet};
 use cycles::{Cycles, Unnamed};
 use explain::{Explained, Explainer};
 use history::{Arena, NONE, Txn, Txns, UnknownMop, Workload};
-use lattice::Demand;
+use lattice::{Demand, Relations};
 use lists::Lists;
+use weak::facts::Versions;
 
 /// How to check.
 #[derive(Clone, Debug)]
@@ -49,6 +51,9 @@ pub struct Options {
     pub certificate: bool,
     /// Wants to be told of every anomaly that is counted, not only of the examples.
     pub each: Option<Each>,
+    /// Kinds to look for besides those that are always looked for, and to decide whatever the order of versions that nobody
+    /// read: see [`Demand::extra`].
+    pub extra: AnomalySet,
 }
 
 /// Is told of every anomaly, explained, one after the other: so only one explanation is held at a time, beside some 150 bytes an
@@ -88,7 +93,7 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { real_time: true, process: true, examples: 4, certificate: true, each: None }
+        Options { real_time: true, process: true, examples: 4, certificate: true, each: None, extra: AnomalySet::EMPTY }
     }
 }
 
@@ -112,6 +117,8 @@ pub struct TxnResult {
     pub unknown: Vec<UnknownMop>,
     /// Components whose cycles could not be named within the budget, the first few.
     pub unnamed: Vec<Unnamed>,
+    /// Kinds that were looked for to the end: that they were not found says that they are not there.
+    pub looked_for: AnomalySet,
     /// Why nothing, or not everything, could be judged.
     pub undecided: Option<Why>,
     /// Where nothing is wrong: an order that explains everything.
@@ -172,6 +179,11 @@ impl TxnResult {
         if let Some(kind) = self.kinds().intersection(AnomalySet::UNDECIDED).iter().next() {
             return Outcome::unknown(self.coverage.clone(), Why::Other(format!("{kind}: {}", kind.about())));
         }
+        let unchecked = lattice::unchecked(demand.models, self.looked_for, self.kinds());
+        if !unchecked.is_empty() {
+            let why = format!("not checked in full: {}", unchecked.names().join(", "));
+            return Outcome::unknown(self.coverage.clone(), Why::Other(why));
+        }
         let order = |ops: &Vec<OpId>| Certificate::Orders(vec![KeyOrder { key: None, order: Some(ops.clone()) }]);
         Outcome::valid(self.coverage.clone(), self.order.as_ref().map(order))
     }
@@ -189,6 +201,33 @@ impl TxnResult {
         }
         if keep {
             finding.examples.push(explained);
+        }
+    }
+
+    /// Looks for what only weaker models tell apart, and notes what was looked for.
+    fn weaker<V: Versions>(
+        &mut self,
+        versions: &V,
+        txns: &Txns<'_>,
+        timeline: &Timeline,
+        found: &mut Cycles,
+        (options, real_time): (&Options, bool),
+        budget: &Budget,
+    ) {
+        let weak = weak::find(versions, txns, found, &timeline.position, options.extra, budget);
+        self.looked_for = match found.parts.is_empty() {
+            true => AnomalySet::ALL,
+            false => AnomalySet::ALL.without(weak::KINDS).union(options.extra.intersection(weak::KINDS)),
+        };
+        let related = |kind: &Anomaly| match kind.relations() {
+            Relations::Data => true,
+            Relations::Process => options.process,
+            Relations::Realtime => real_time,
+        };
+        self.looked_for = self.looked_for.without(weak.undecided).iter().filter(related).collect();
+        weak.cycles.into_iter().for_each(|cycle| found.add(cycle, options.cycles()));
+        if let Some(spent) = weak.spent {
+            self.undecided = Some(Why::Spent(spent));
         }
     }
 
@@ -241,7 +280,8 @@ fn of_lists(history: &History, txns: &Txns<'_>, options: &Options, budget: &Budg
     let graph = Graph::build(&timeline, &all);
     result.sizes.edges = graph.edges() as u64;
     result.sizes.in_windows = graph.roots().count() as u64;
-    let found = cycles::find(&graph, options.cycles(), budget);
+    let mut found = cycles::find(&graph, options.cycles(), budget);
+    result.weaker(&lists, txns, &timeline, &mut found, (options, real_time), budget);
     if found.components == 0 && result.findings.is_empty() && says_nothing(&timeline, txns, &all, real_time) {
         result.add(Anomaly::EmptyGraph, 1);
     }

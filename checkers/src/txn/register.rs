@@ -42,6 +42,8 @@ use crate::graph::search::Link;
 use crate::graph::{Dependencies, Rel, Sink};
 use crate::outcome::{OpId, Why};
 
+mod facts;
+
 /// What is assumed of each key by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assumptions {
@@ -734,7 +736,8 @@ fn of_registers(
     let graph = Graph::build(&timeline, &all);
     result.sizes.edges = graph.edges() as u64;
     result.sizes.in_windows = graph.roots().count() as u64;
-    let found = cycles::find(&graph, options.cycles(), budget);
+    let mut found = cycles::find(&graph, options.cycles(), budget);
+    result.weaker(&registers, txns, &timeline, &mut found, (options, real_time), budget);
     let said = registers.shards.iter().any(|shard| shard.said);
     if found.components == 0 && !said && super::says_nothing(&timeline, txns, &all, real_time) {
         result.add(Anomaly::EmptyGraph, 1);
@@ -770,7 +773,7 @@ fn explain(
     }
     for cycle in found.examples.values().flatten() {
         result.tell(cycle.kind, options, || {
-            let steps = cycle.links.iter().map(|&link| explainer.step(link)).collect();
+            let steps = cycle.steps().map(|(link, at)| explainer.step(link, at)).collect();
             Explained::Cycle(ExplainedCycle { kind: cycle.kind, steps })
         });
     }
@@ -781,6 +784,23 @@ struct Ordered {
     versions: Vec<Known>,
     touches: Vec<Touch>,
     order: Vec<(Version, Version)>,
+}
+
+impl Ordered {
+    /// Does one version come before another one, if not right before it? O(versions).
+    fn precedes(&self, earlier: Version, later: Version) -> bool {
+        let mut seen = vec![false; self.versions.len()];
+        let mut open = vec![earlier];
+        while let Some(version) = open.pop() {
+            let from = self.order.partition_point(|p| p.0 < version);
+            for &(_, next) in self.order[from..].iter().take_while(|p| p.0 == version) {
+                if !std::mem::replace(&mut seen[next as usize], true) {
+                    open.push(next);
+                }
+            }
+        }
+        seen[later as usize]
+    }
 }
 
 /// Finds the reasons of what was found.
@@ -834,11 +854,11 @@ impl Explainer<'_> {
         ExplainedCase { kind: case.kind, mops: case.mops.iter().map(|&m| self.at(m)).collect(), key, text }
     }
 
-    fn step(&mut self, link: Link) -> Step {
+    fn step(&mut self, link: Link, at: (Mop, Mop)) -> Step {
         let (from, to) = (self.txns().op(link.from), self.txns().op(link.to));
         let found = match link.rel {
-            Rel::Wr => self.wr(link),
-            Rel::Ww | Rel::Rw => self.versions(link),
+            Rel::Wr => self.wr(link, at.1),
+            Rel::Ww | Rel::Rw => self.versions(link, at.1),
             Rel::Process => self.process(link),
             Rel::RealTime | Rel::Pass => self.real_time(link),
         };
@@ -849,9 +869,10 @@ impl Explainer<'_> {
         Step { from, to, rel: link.rel, reason, text }
     }
 
-    fn wr(&self, link: Link) -> Option<(Reason, String)> {
+    fn wr(&self, link: Link, shown_by: Mop) -> Option<(Reason, String)> {
         let txns = self.txns();
-        let reads = txns.mops(link.to).filter(|&m| txns.kind[m] == Kind::Read);
+        let given = |m: usize| shown_by == NONE || m as Mop == shown_by;
+        let reads = txns.mops(link.to).filter(|&m| txns.kind[m] == Kind::Read && given(m));
         let (write, read) = reads
             .filter_map(|r| {
                 let same =
@@ -889,9 +910,10 @@ impl Explainer<'_> {
     }
 
     /// Why what the one read or wrote comes before what the other one wrote.
-    fn versions(&mut self, link: Link) -> Option<(Reason, String)> {
+    fn versions(&mut self, link: Link, shown_by: Mop) -> Option<(Reason, String)> {
         let registers = self.registers;
-        let written = registers.txns.mops(link.to).filter(|&m| registers.txns.kind[m].writes());
+        let given = |m: usize| shown_by == NONE || m as Mop == shown_by;
+        let written = registers.txns.mops(link.to).filter(|&m| registers.txns.kind[m].writes() && given(m));
         let mut keys: Vec<u32> = written.map(|m| registers.txns.key[m]).collect();
         keys.dedup();
         keys.into_iter().find_map(|key| self.versions_of(link, key))
@@ -908,7 +930,7 @@ impl Explainer<'_> {
         }
         let (old, new) = (ordered.versions[earlier as usize], ordered.versions[later as usize]);
         let initial = earlier == INITIAL && !old.ambiguous;
-        if !initial && ordered.order.binary_search(&(earlier, later)).is_err() {
+        if !initial && !ordered.precedes(earlier, later) {
             return None;
         }
         let witness = if initial { None } else { self.witness(key, earlier, later) };

@@ -12,6 +12,7 @@ use elench_formats::history::{OpRef, Status, is_read};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
+use super::anomaly::Anomaly;
 use super::cycles::kind_of;
 use super::explain::{ExplainedCycle, MopAt, Reason, Step};
 use crate::graph::Rel;
@@ -37,11 +38,82 @@ pub fn cycle(history: &History, cycle: &ExplainedCycle) -> Result<(), String> {
         }
         step(&mut facts, s).map_err(|why| format!("{} → {} ({}): {why}", s.from, s.to, s.rel))?;
     }
+    if let Some(holds) = weaker(history, cycle) {
+        return holds.and_then(|holds| holds.then_some(()).ok_or_else(|| format!("it is no {}", cycle.kind)));
+    }
     let rels: Vec<Rel> = cycle.steps.iter().map(|s| s.rel).collect();
     match kind_of(&rels) {
         Some(kind) if kind == cycle.kind => Ok(()),
         kind => Err(format!("it is called {} and is {}", cycle.kind, kind.map_or("none", |k| k.name()))),
     }
+}
+
+/// Is a cycle what it is called, if that is a kind that only weaker models tell apart?
+fn weaker(history: &History, cycle: &ExplainedCycle) -> Option<Result<bool, String>> {
+    let steps = &cycle.steps;
+    let count = |rel: Rel| steps.iter().filter(|s| s.rel == rel).count();
+    let (missed, read, overwritten) = (count(Rel::Rw), count(Rel::Wr), count(Rel::Ww));
+    let data = missed + read + overwritten == steps.len();
+    // Each missed write with the step that leads to who missed it.
+    let turns = || {
+        (0..steps.len())
+            .map(|i| (&steps[(i + steps.len() - 1) % steps.len()], &steps[i]))
+            .filter(|(_, s)| s.rel == Rel::Rw)
+    };
+    let order = |(before, after): (&Step, &Step)| Some((entry(before)?, exit(after)?));
+    let later = |turn| order(turn).is_some_and(|(entry, exit)| entry < exit);
+    let after_reads = turns().all(|(before, _)| before.rel == Rel::Wr);
+    let holds = match cycle.kind {
+        Anomaly::Vanished => missed == 1 && read == 1 && steps.len() == 2 && turns().all(later),
+        Anomaly::FracturedRead => missed == 1 && read == 1 && steps.len() == 2,
+        Anomaly::CausalityViolation => missed == 1 && overwritten == 0,
+        Anomaly::UpdateAtomicCycle => missed == 1 && steps.len() == 2,
+        Anomaly::GMonotonic => missed == 1 && turns().all(later),
+        Anomaly::GMsr => {
+            let not_earlier = |turn| order(turn).is_some_and(|(entry, exit)| entry <= exit);
+            missed > 0 && after_reads && turns().all(not_earlier)
+        }
+        Anomaly::PrefixCycle => missed > 0 && after_reads,
+        Anomaly::LongFork => missed > 1 && after_reads,
+        Anomaly::PsiCycle => missed == 1,
+        Anomaly::GCursor => match keys(history, steps) {
+            Ok(keys) => missed == 1 && overwritten + 1 == steps.len() && keys.windows(2).all(|k| k[0] == k[1]),
+            Err(why) => return Some(Err(why)),
+        },
+        Anomaly::GUpdate => {
+            let updates = |s: &&Step| {
+                let mops = op(history, s.from).ok().and_then(|op| op.txn().map(|t| (op, t)));
+                mops.is_some_and(|(op, t)| t.iter().any(|m| !is_read(op.mop_name(m.f))))
+            };
+            missed > 0 && steps.iter().filter(updates).count() + 1 >= steps.len()
+        }
+        _ => return None,
+    };
+    Some(Ok(holds && data))
+}
+
+/// The place in the transaction at which a step arrives.
+fn entry(step: &Step) -> Option<u32> {
+    match step.reason {
+        Some(Reason::Wr { read, .. }) => Some(read.at),
+        Some(Reason::Ww { later, .. }) => Some(later.at),
+        _ => None,
+    }
+}
+
+/// The place in the transaction at which a missed write was missed.
+fn exit(step: &Step) -> Option<u32> {
+    if let Some(Reason::Rw { read, .. }) = step.reason { Some(read.at) } else { None }
+}
+
+/// The key of each step.
+fn keys(history: &History, steps: &[Step]) -> Result<Vec<Scalar>, String> {
+    let shown = |s: &Step| match s.reason {
+        Some(Reason::Ww { later, .. }) => Ok(later),
+        Some(Reason::Wr { read, .. } | Reason::Rw { read, .. }) => Ok(read),
+        _ => Err(format!("{} → {} has no key", s.from, s.to)),
+    };
+    steps.iter().map(|s| Ok(mop(history, shown(s)?, None)?.1.key)).collect()
 }
 
 fn op(history: &History, id: OpId) -> Result<OpRef<'_>, String> {
