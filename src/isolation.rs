@@ -118,9 +118,10 @@ pub fn judge(
         return Err(format!("{models} needs the order of real time, and {format} does not record it"));
     }
     let flaw = Arc::new(Mutex::new(None));
+    let everything = asked.all || demand.rests_on_stronger();
     let options = Options {
-        real_time: real_time && (asked.all || demand.needs_realtime()),
-        process: asked.all || demand.needs_process(),
+        real_time: real_time && (everything || demand.needs_realtime()),
+        process: everything || demand.needs_process(),
         examples: examples.max(1),
         certificate: true,
         each: each.map(|each| checked(history, workload, each, &flaw)),

@@ -451,6 +451,12 @@ impl Demand {
         self.seeks().intersection(super::weak::KINDS).union(by_order)
     }
 
+    /// Is a model asked for that nothing decides by itself? It is shown to hold only through a stronger one, so that every relation
+    /// there is should be looked at.
+    pub fn rests_on_stronger(self) -> bool {
+        self.models.iter().any(|m| m.decided_by().is_none())
+    }
+
     /// Is a kind that needs the order within processes looked for?
     pub fn needs_process(self) -> bool {
         self.seeks().iter().any(|a| a.relations() >= Relations::Process)
