@@ -130,10 +130,12 @@ pub fn guess(history: &History) -> Workload {
             same("set", "adds, and reads that return many".into())
         }
         () if (has("add") || any(&COUNTS)) && shape.reads_scalar => {
-            same("counter", "adds, and reads of a number; it is taken to begin at 0, --initial says otherwise".into())
+            let begins = "it is taken to begin at 0, --initial says otherwise; --model counter claims linearizability";
+            of("counter", None, format!("adds, and reads of a number; {begins}"))
         }
         () if has("add") => of("set", None, "adds, and no read that returned".into()),
-        () if has("inc") => of("monotonic", None, is),
+        () if has("inc") && all(&["inc", "read", "read-at"]) => of("monotonic", None, is),
+        () if all(&["insert"]) => of("adya-g2", None, "inserts alone".into()),
         () => of("unknown", None, is),
     }
 }

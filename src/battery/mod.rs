@@ -10,7 +10,7 @@ pub mod session;
 
 use elench_checkers::Budget;
 use elench_checkers::findings::Findings;
-use elench_formats::History;
+use elench_formats::{History, Value};
 
 use crate::check::CheckerInfo;
 
@@ -40,6 +40,8 @@ pub struct Run<'a> {
     pub name: &'a str,
     /// What the flags say.
     pub settings: &'a Settings,
+    /// The state before the first operation; nil: what is usual.
+    pub initial: &'a Value,
     /// How much it may spend.
     pub budget: &'a Budget,
     /// Examples of each kind to keep.

@@ -23,7 +23,7 @@ use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::{Online, State, Tally, acknowledged, check, is_any, some_ops};
+use super::{Online, State, Tally, acknowledged, check, is_any};
 use crate::findings::{Example, Fact, Findings, Incremental, Table};
 use crate::outcome::{OpId, Status, Why};
 
@@ -516,7 +516,7 @@ mod tests {
     #[test]
     fn a_bank_that_keeps_its_rules_is_never_accused() {
         let mut valid = 0;
-        for mut random in seeds(10_000) {
+        for mut random in seeds(1000) {
             let log = a_run(&mut random);
             if log.is_empty() {
                 continue;
@@ -527,7 +527,7 @@ mod tests {
             assert_eq!(found.is_valid(), !oks(&log, "read").is_empty());
             valid += u64::from(found.is_valid());
         }
-        assert!(valid > 5000, "{valid}");
+        assert!(valid > 500, "{valid}");
     }
 
     /// The rules as they read, for each read by itself.

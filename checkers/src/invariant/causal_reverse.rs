@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn reads_of_one_order_are_never_accused() {
         let mut valid = 0;
-        for mut random in seeds(10_000) {
+        for mut random in seeds(1000) {
             let log = a_run(&mut random);
             if !log.is_empty() {
                 let found = found_in(&testing::history(&log));
@@ -256,7 +256,7 @@ mod tests {
                 valid += u32::from(found.is_valid());
             }
         }
-        assert!(valid > 5000, "{valid}");
+        assert!(valid > 500, "{valid}");
     }
 
     fn read_of(log: &[Event], at: usize) -> BTreeSet<i64> {

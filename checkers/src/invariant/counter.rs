@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn a_right_counter_is_never_accused() {
         let mut valid = 0;
-        for mut random in seeds(10_000) {
+        for mut random in seeds(1000) {
             let log = a_run(&mut random);
             if log.is_empty() {
                 continue;
@@ -425,11 +425,10 @@ mod tests {
             assert_eq!(kinds(&found), [], "{log:#?}");
             valid += u64::from(found.is_valid());
         }
-        assert!(valid > 5000, "{valid}");
+        assert!(valid > 500, "{valid}");
     }
 
     struct Call {
-        op: u64,
         process: u64,
         began: usize,
         ended: usize,
@@ -448,7 +447,6 @@ mod tests {
                 _ => None,
             };
             Call {
-                op: began as u64,
                 process: e.process,
                 began,
                 ended: end.unwrap_or(usize::MAX),
@@ -520,7 +518,6 @@ mod tests {
             let found = found_in(&testing::history(&log));
             assert_eq!(kinds(&found), naive(&log), "{log:#?}");
             kinds(&found).into_iter().for_each(|(kind, _)| *told.entry(kind).or_insert(0) += 1);
-            let _ = calls(&log).iter().map(|c| c.op).max();
         }
         assert!(told.len() == 4 && told.values().all(|&n| n > 20), "{told:?}");
     }

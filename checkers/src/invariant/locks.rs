@@ -510,7 +510,7 @@ mod tests {
     #[test]
     fn a_lock_that_excludes_is_never_accused() {
         let mut valid = 0;
-        for mut random in seeds(10_000) {
+        for mut random in seeds(1000) {
             let log = run(&mut random, &mut Lock::default(), 4, 80, FEW);
             if !log.is_empty() {
                 let found = found_in(&testing::history(&log), Locks::One);
@@ -518,7 +518,7 @@ mod tests {
                 valid += u32::from(found.is_valid());
             }
         }
-        assert!(valid > 5000, "{valid}");
+        assert!(valid > 500, "{valid}");
     }
 
     /// The definition as it reads, for owners that are processes: pairs of grants of which one completes within the other's hold.
@@ -530,13 +530,11 @@ mod tests {
         let strangers: Vec<usize> = invoked("release")
             .filter(|&i| granted(i))
             .filter(|&i| {
-                let mine = |f| invoked(f).filter(|&j| j < i && log[j].process == log[i].process && granted(j)).count();
                 // Every release that is no stranger's used up an acquisition.
                 let mut held = 0i64;
                 for j in (0..i).filter(|&j| log[j].kind == "invoke" && log[j].process == log[i].process && granted(j)) {
                     held = if log[j].f == "acquire" { held + 1 } else { (held - 1).max(0) };
                 }
-                let _ = mine;
                 held == 0
             })
             .collect();

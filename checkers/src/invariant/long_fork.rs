@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn snapshots_of_one_order_never_fork() {
         let mut valid = 0;
-        for mut random in seeds(10_000) {
+        for mut random in seeds(1000) {
             let log = a_run(&mut random);
             if !log.is_empty() {
                 let found = found_in(&log);
@@ -443,7 +443,7 @@ mod tests {
                 valid += u32::from(found.is_valid());
             }
         }
-        assert!(valid > 5000, "{valid}");
+        assert!(valid > 500, "{valid}");
     }
 
     #[test]

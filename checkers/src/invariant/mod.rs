@@ -32,7 +32,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::findings::{Findings, Incremental, Part, by_key, ended};
-use crate::outcome::{Coverage, KeyId, OpId, Status};
+use crate::outcome::{Coverage, KeyId, Status};
 
 /// What a checker knows of one key so far.
 pub(crate) trait State: Clone + Send + Sync + 'static {
@@ -203,11 +203,6 @@ impl Tally {
     }
 }
 
-/// Some instances of a kind, and how many there are: for a state that tells them only at its end.
-pub(crate) fn some_ops(ops: &[u64]) -> impl Iterator<Item = OpId> + '_ {
-    ops.iter().map(|&op| OpId(op))
-}
-
 /// Did it certainly not happen?
 pub(crate) fn failed(op: &OpRef<'_>) -> bool {
     op.status() == Ended::Fail
@@ -223,7 +218,7 @@ pub(crate) fn is_final(op: &OpRef<'_>) -> bool {
     ["final?", "final"].iter().any(|name| op.extra(name) == Some("true"))
 }
 
-/// A function's name in one spelling: `AddNode` aside, `add_node` is `add-node`.
+/// Is its function one of these names? `add_node` is `add-node`.
 pub(crate) fn is_any(op: &OpRef<'_>, names: &[&str]) -> bool {
     op.f().is_some_and(|f| {
         names.contains(&f) || (f.contains('_') && names.iter().any(|name| f.replace('_', "-") == **name))

@@ -35,6 +35,9 @@ pub fn online(examples: usize) -> Box<dyn Incremental> {
     Online::new(Monotonic::new(examples), examples)
 }
 
+const INSERTS: [&str; 4] = ["add", "inc", "insert", "increment"];
+const READS: [&str; 3] = ["read", "r", "read-at"];
+
 /// Digits behind the point that are kept.
 const DIGITS: usize = 18;
 
@@ -64,6 +67,8 @@ struct Monotonic {
     /// The last read of rows.
     rows: Option<(u64, Vec<Point>)>,
     judged: u64,
+    /// The first operation that may make values smaller: nothing is judged from there on.
+    other: Option<String>,
 }
 
 impl Monotonic {
@@ -76,6 +81,7 @@ impl Monotonic {
             inserts: Vec::new(),
             rows: None,
             judged: 0,
+            other: None,
         }
     }
 
@@ -197,12 +203,16 @@ fn stamp_of(value: &Value) -> Option<i128> {
 }
 
 impl State for Monotonic {
-    fn invoked(&mut self, _: &OpRef<'_>) {}
+    fn invoked(&mut self, op: &OpRef<'_>) {
+        if !is_any(op, &INSERTS) && !is_any(op, &READS) && self.other.is_none() {
+            self.other = Some(format!("{} ({})", OpId(op.index()), op.f().unwrap_or("nil")));
+        }
+    }
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
-        let inserts = is_any(op, &["add", "inc", "insert", "increment"]);
-        if !acknowledged(op) || !(inserts || is_any(op, &["read", "r", "read-at"])) {
+        let inserts = is_any(op, &INSERTS);
+        if !acknowledged(op) || self.other.is_some() {
             return;
         }
         if inserts && !op.input().is_nil() && op.input() == op.output() {
@@ -229,6 +239,10 @@ impl State for Monotonic {
         self.tally.tell(&mut self.found.coverage);
         if self.judged == 0 {
             self.found.undecided(Why::NoEvidence);
+        }
+        if let Some(op) = self.other.take() {
+            let why = format!("{op} is neither an insert nor a read, and may make values smaller: nothing is judged from there on");
+            self.found.undecided(Why::Other(why));
         }
         self.found.fact("values with timestamps", Fact::Count(self.points.len() as u64));
         self.judge_points();
@@ -289,7 +303,7 @@ mod tests {
     #[test]
     fn values_that_grow_are_never_accused() {
         let mut valid = 0;
-        for mut random in seeds(10_000) {
+        for mut random in seeds(1000) {
             let log = a_run(&mut random);
             if !log.is_empty() {
                 let found = found_in(&log);
@@ -297,7 +311,7 @@ mod tests {
                 valid += u32::from(found.is_valid());
             }
         }
-        assert!(valid > 5000, "{valid}");
+        assert!(valid > 500, "{valid}");
     }
 
     #[test]
@@ -350,6 +364,17 @@ mod tests {
         let found = found_in(&log);
         assert_eq!(kinds(&found), [("process-order", 1)]);
         assert!(shows(&found, "process-order", OpId(0)) && shows(&found, "process-order", OpId(2)));
+    }
+
+    #[test]
+    fn after_an_operation_that_may_make_values_smaller_nothing_is_judged() {
+        let mut log = Vec::new();
+        then(&mut log, "inc", "nil", "3", "");
+        then(&mut log, "dec", "nil", "2", "");
+        then(&mut log, "inc", "nil", "3", "");
+        log.iter_mut().for_each(|e| e.process = 0);
+        let found = found_in(&log);
+        assert!(!found.is_valid() && !found.is_invalid(), "{found:?}");
     }
 
     #[test]

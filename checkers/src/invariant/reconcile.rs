@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn equal_replicas_are_never_accused_and_each_pair_that_differs_is() {
-        for mut random in seeds(10_000) {
+        for mut random in seeds(1000) {
             let mut log = Vec::new();
             then(&mut log, "write", "1", "1", "");
             let n = 2 + random.below(3);

@@ -240,8 +240,6 @@ mod tests {
         let mut object = Replicas([0, 0]);
         let clients = 1 + random.below(4);
         let mut log = run(random, &mut object, clients, 40, FAULTS);
-        let unended = |e: &&Event| e.kind == "invoke" && !log.iter().any(|x| x.process == e.process && x.kind != "invoke");
-        let _ = log.iter().filter(unended).count();
         let sum = object.0[0] + object.0[1];
         for _ in 0..1 + random.below(2) {
             then(&mut log, "read", "nil", &sum.to_string(), FINAL);
@@ -252,7 +250,7 @@ mod tests {
     #[test]
     fn replicas_that_converge_are_never_accused_and_others_are() {
         let mut valid = 0;
-        for mut random in seeds(10_000) {
+        for mut random in seeds(1000) {
             let (mut log, sum) = a_run(&mut random);
             let found = found_in(&log, Rules::default());
             assert!(found.is_valid(), "{found:?} {log:#?}");
