@@ -86,10 +86,40 @@ fn the_doubled_additions_of_a_real_run_are_found_as_its_own_checker_found_them()
 }
 
 #[test]
-fn a_bank_of_credits_and_debits_is_none_that_this_checker_judges() {
+fn a_bank_of_credits_and_debits_is_a_counter() {
     let Some(dir) = corpus() else { return };
-    let report = run(&file(&dir, "redis-sentinel/bank-simple-test/history.edn"), "bank", |_| {});
-    assert_eq!(report.valid, Valid::Unknown);
+    for name in ["history.edn", "history.txt", "test.jepsen"] {
+        let h = file(&dir, &format!("redis-sentinel/bank-simple-test/{name}"));
+        assert_eq!(run(&h, "bank", |_| {}).valid, Valid::Unknown);
+        let report = run(&h, "counter", |options| options.initial = elench_formats::Value::Int(100));
+        assert_eq!(report.valid, Valid::Yes, "{name}: {:?} {:?}", report.why, kinds(&report));
+        assert_eq!(run(&h, "counter", |_| {}).valid, Valid::No, "it does not begin at 0");
+    }
+}
+
+/// Without being asked for anything, no run that its manifest calls good is accused.
+#[test]
+fn no_checker_that_runs_unasked_accuses_a_run_that_is_good() {
+    let Some(dir) = corpus() else { return };
+    let text = std::fs::read_to_string(dir.join("jepsen-runs/MANIFEST.tsv")).unwrap();
+    let (mut judged, mut valid) = (0, 0);
+    for line in text.lines().skip(1) {
+        let row: Vec<&str> = line.split('\t').collect();
+        let [name, format, workload, _, expected, ..] = row[..] else { panic!("{line}") };
+        let history = ["edn", "txt", "jepsen", "log", "json"].contains(&format) && workload != "results";
+        if !history || name.ends_with("results.edn") || !expected.starts_with("true") {
+            continue;
+        }
+        let h = file(&dir, name);
+        let guessed = elench::workload::guess(&h).name;
+        for entry in elench::battery::invariant::ENTRIES.iter().filter(|entry| entry.workloads.contains(&guessed)) {
+            let report = run(&h, entry.info.name, |_| {});
+            assert_ne!(report.valid, Valid::No, "{name}: {guessed} {:?}", kinds(&report));
+            judged += 1;
+            valid += u32::from(report.valid == Valid::Yes);
+        }
+    }
+    assert!(judged > 5 && valid > 5, "{judged} {valid}");
 }
 
 #[test]
@@ -112,7 +142,8 @@ fn reference_cases_are_answered_as_the_reference_does_where_it_is_right() {
         let mut open: Vec<(Json, u64)> = Vec::new();
         for event in events.as_array_mut().unwrap() {
             let (f, kind) = (event["f"].clone(), event["type"].as_str().unwrap().to_string());
-            let told = [f.clone(), if f == "write" { event["value"].clone() } else { Json::Null }, event["process"].clone()];
+            let told =
+                [f.clone(), if f == "write" { event["value"].clone() } else { Json::Null }, event["process"].clone()];
             let key = Json::from(told.to_vec());
             if kind == "invoke" {
                 process += 1;

@@ -110,7 +110,8 @@ impl Reverse {
         }
         let Some(witness) = witness else { return };
         let due = self.acks.partition_point(|(acked, _)| *acked < latest);
-        let early = |scalar: &&Scalar| self.writes.get(*scalar).and_then(|w| w.acked).is_some_and(|acked| acked < latest);
+        let early =
+            |scalar: &&Scalar| self.writes.get(*scalar).and_then(|w| w.acked).is_some_and(|acked| acked < latest);
         if shown.iter().filter(early).count() < due {
             self.missing(op, witness, &shown, due);
         }
@@ -118,8 +119,11 @@ impl Reverse {
 
     fn missing(&mut self, op: &OpRef<'_>, witness: u64, shown: &[Scalar], due: usize) {
         let shown: HashSet<Scalar, FixedState> = shown.iter().copied().collect();
-        let missing: Vec<Scalar> = self.acks[..due].iter().map(|(_, scalar)| *scalar).filter(|s| !shown.contains(s)).collect();
-        let Some(first) = missing.first().and_then(|scalar| Some((*scalar, self.writes.get(scalar)?.op))) else { return };
+        let missing: Vec<Scalar> =
+            self.acks[..due].iter().map(|(_, scalar)| *scalar).filter(|s| !shown.contains(s)).collect();
+        let Some(first) = missing.first().and_then(|scalar| Some((*scalar, self.writes.get(scalar)?.op))) else {
+            return;
+        };
         self.found.violation("causal-reverse", || {
             let (read, later, earlier) = (OpId(op.index()), OpId(witness), OpId(first.1));
             let value = atoms::written(op, first.0);
@@ -190,7 +194,9 @@ impl State for Reverse {
         let mut strange: Vec<_> = self.unwritten.iter().collect();
         strange.sort_unstable_by_key(|(scalar, (op, _))| (*op, **scalar));
         for (_, (op, value)) in strange {
-            self.found.note("unwritten", || Example::new([OpId(*op)], format!("{} shows {value}, which nobody wrote before", OpId(*op))));
+            self.found.note("unwritten", || {
+                Example::new([OpId(*op)], format!("{} shows {value}, which nobody wrote before", OpId(*op)))
+            });
         }
         self.found.fact("values acknowledged", Fact::Count(self.acks.len() as u64));
         self.found
@@ -268,7 +274,7 @@ mod tests {
     #[test]
     fn a_read_is_accused_exactly_where_a_pair_of_writes_says_so() {
         let mut wrong = 0;
-        for mut random in seeds(5000) {
+        for mut random in seeds(1000) {
             let mut log = a_run(&mut random);
             let reads = oks(&log, "read");
             for &at in &reads {
@@ -294,7 +300,9 @@ mod tests {
             for &at in &reads {
                 let read = read_of(&log, at);
                 let reversed = writes.iter().any(|(b, began, _)| {
-                    let missed = |(a, _, acked): &(i64, usize, Option<usize>)| acked.is_some_and(|acked| acked < *began) && !read.contains(a);
+                    let missed = |(a, _, acked): &(i64, usize, Option<usize>)| {
+                        acked.is_some_and(|acked| acked < *began) && !read.contains(a)
+                    };
                     read.contains(b) && writes.iter().any(missed)
                 });
                 if reversed {
@@ -306,12 +314,13 @@ mod tests {
             assert!(expected.iter().all(|op| shows(&found, "causal-reverse", *op)));
             wrong += u32::from(!expected.is_empty());
         }
-        assert!(wrong > 300, "{wrong}");
+        assert!(wrong > 50, "{wrong}");
     }
 
     #[test]
     fn a_read_that_shows_the_later_and_misses_the_earlier_is_reversed() {
-        let text = |read| format!("invoke 0 write 1 / ok 0 / invoke 0 write 2 / ok 0 / invoke 0 read / ok 0 read {read}");
+        let text =
+            |read| format!("invoke 0 write 1 / ok 0 / invoke 0 write 2 / ok 0 / invoke 0 read / ok 0 read {read}");
         let wrong = found(&text("[2]"));
         assert_eq!(kinds(&wrong), [("causal-reverse", 1)]);
         assert!([0, 2, 4].into_iter().all(|op| shows(&wrong, "causal-reverse", OpId(op))));

@@ -8,6 +8,8 @@
 //! that no addition overlaps, save those whose outcome is unknown, is what was acknowledged and the sum of *some* of the unknown deltas
 //! ([`Sums`]), not just anything between (`impossible-final-value`): this is what exactly-once means for a counter.
 //!
+//! An acknowledged read of nil tells no number and is noted.
+//!
 //! An addition still open when a read ends may yet fail. A read that is right only thanks to such ones is kept until
 //! they have ended, so that the online answer is that of the batch.
 //!
@@ -37,9 +39,9 @@ pub fn online(initial: i64, examples: usize) -> Box<dyn Incremental> {
     Online::new(Counter::new(initial, examples), examples)
 }
 
-const READS: [&str; 6] = ["read", "r", "get", "value", "read-value", "read-all"];
-const UP: [&str; 5] = ["add", "inc", "incr", "increment", "update"];
-const DOWN: [&str; 6] = ["dec", "decr", "decrement", "sub", "subtract", "remove"];
+const READS: [&str; 5] = ["read", "r", "get", "value", "read-balance"];
+const UP: [&str; 6] = ["add", "inc", "incr", "increment", "credit", "deposit"];
+const DOWN: [&str; 7] = ["dec", "decr", "decrement", "sub", "subtract", "debit", "withdraw"];
 
 /// What an operation does to a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +220,11 @@ impl Counter {
             if down.ended < self.first_negative {
                 let ((a, was), (b, is)) = (down.before, down.after);
                 self.found.violation("went-down", || {
-                    let text = format!("the process of {} read {was} there and {is} in {} later, and nothing was taken away", OpId(a), OpId(b));
+                    let text = format!(
+                        "the process of {} read {was} there and {is} in {} later, and nothing was taken away",
+                        OpId(a),
+                        OpId(b)
+                    );
                     Example::new([OpId(a), OpId(b)], text)
                 });
             }
@@ -240,11 +246,17 @@ impl Counter {
 
     fn read(&mut self, op: &OpRef<'_>, begun: Begun) {
         let (id, ended) = (op.index(), op.complete_index().unwrap_or(u64::MAX));
-        let ValueRef::Int(value) = op.output() else {
-            let why = format!("{} returned no whole number", OpId(id));
-            return self.found.undecided(Why::Other(why));
+        let value = match op.output() {
+            ValueRef::Int(value) => i128::from(value),
+            // Nobody had set it, or the client got nothing: neither tells a number.
+            ValueRef::Nil => {
+                return self.found.note("nil-read", || Example::new([OpId(id)], format!("{} returned nil", OpId(id))));
+            }
+            _ => {
+                let why = format!("{} returned no whole number", OpId(id));
+                return self.found.undecided(Why::Other(why));
+            }
         };
-        let value = i128::from(value);
         self.reads += 1;
         let lower = self.initial + begun.acked.up + self.attempted.down;
         let upper = self.initial + self.attempted.up + begun.acked.down;
@@ -318,7 +330,11 @@ impl State for Counter {
                 self.open_reads.insert(op.index(), Begun { acked: self.acked, acks: self.acks });
             }
             Does::Odd | Does::Other => {
-                let why = format!("{} ({}) is neither an addition of a whole number nor a read", OpId(op.index()), op.f().unwrap_or("nil"));
+                let why = format!(
+                    "{} ({}) is neither an addition of a whole number nor a read",
+                    OpId(op.index()),
+                    op.f().unwrap_or("nil")
+                );
                 self.found.undecided(Why::Other(why));
             }
         }
@@ -402,8 +418,7 @@ mod tests {
     }
 
     fn a_run(random: &mut Random) -> Vec<Event> {
-        let mut object =
-            Number { value: 0, negative: random.chance(500), step: [1, 10][random.below(2) as usize] };
+        let mut object = Number { value: 0, negative: random.chance(500), step: [1, 10][random.below(2) as usize] };
         let clients = 1 + random.below(4);
         let mut log = run(random, &mut object, clients, 60, FAULTS);
         if random.chance(500) {
@@ -490,7 +505,8 @@ mod tests {
             let acked: i64 = adds.iter().filter(|(a, _)| a.kind == "ok" && a.ended < last.began).map(|(_, d)| d).sum();
             let unknown: Vec<i64> =
                 adds.iter().filter(|(a, _)| a.kind != "ok" && a.began < last.ended).map(|(_, d)| *d).collect();
-            let (low, high) = (unknown.iter().map(|d| d.min(&0)).sum::<i64>(), unknown.iter().map(|d| d.max(&0)).sum::<i64>());
+            let (low, high) =
+                (unknown.iter().map(|d| d.min(&0)).sum::<i64>(), unknown.iter().map(|d| d.max(&0)).sum::<i64>());
             let extra = last.value - acked;
             let mut sums = std::collections::BTreeSet::from([0]);
             for delta in unknown {
@@ -504,7 +520,7 @@ mod tests {
     #[test]
     fn wrong_counters_are_accused_as_the_definitions_say() {
         let mut told = BTreeMap::new();
-        for mut random in seeds(6000) {
+        for mut random in seeds(2000) {
             let mut log = a_run(&mut random);
             for at in oks(&log, "read") {
                 if random.chance(250) {
@@ -519,7 +535,7 @@ mod tests {
             assert_eq!(kinds(&found), naive(&log), "{log:#?}");
             kinds(&found).into_iter().for_each(|(kind, _)| *told.entry(kind).or_insert(0) += 1);
         }
-        assert!(told.len() == 4 && told.values().all(|&n| n > 20), "{told:?}");
+        assert!(told.len() == 4 && told.values().all(|&n| n > 5), "{told:?}");
     }
 
     #[test]
@@ -557,7 +573,11 @@ mod tests {
 
     #[test]
     fn a_process_may_read_less_while_something_may_have_been_taken_away() {
-        let text = |end| format!("invoke 2 add 4 / ok 2 / invoke 1 add -3 / invoke 0 read / ok 0 read 4 / invoke 0 read / ok 0 read 1{end}");
+        let text = |end| {
+            format!(
+                "invoke 2 add 4 / ok 2 / invoke 1 add -3 / invoke 0 read / ok 0 read 4 / invoke 0 read / ok 0 read 1{end}"
+            )
+        };
         assert!(found(&text(" / ok 1")).is_valid());
         assert!(found(&text("")).is_valid());
         assert_eq!(kinds(&found(&text(" / fail 1"))), [("below-acknowledged", 1), ("went-down", 1)]);
@@ -565,7 +585,11 @@ mod tests {
 
     #[test]
     fn a_final_value_is_a_sum_of_additions_and_not_anything_between() {
-        let text = |n| format!("invoke 0 add 10 / ok 0 / invoke 1 add 5 / info 1 / invoke 2 add 5 / info 2 / invoke 0 read / ok 0 read {n}");
+        let text = |n| {
+            format!(
+                "invoke 0 add 10 / ok 0 / invoke 1 add 5 / info 1 / invoke 2 add 5 / info 2 / invoke 0 read / ok 0 read {n}"
+            )
+        };
         for n in [10, 15, 20] {
             assert!(found(&text(n)).is_valid());
         }
@@ -579,8 +603,20 @@ mod tests {
     }
 
     #[test]
+    fn a_read_of_nil_says_nothing() {
+        let noted = found("invoke 0 read / ok 0 read nil / invoke 0 add 1 / ok 0 / invoke 0 read / ok 0 read 1");
+        assert!(noted.is_valid() && noted.count("nil-read") == 1, "{noted:?}");
+        assert!(!found("invoke 0 read / ok 0 read nil").is_valid());
+    }
+
+    #[test]
     fn without_a_read_or_with_operations_that_are_no_counters_nothing_is_known() {
-        for text in ["invoke 0 add 1 / ok 0", "invoke 0 add :x / ok 0 / invoke 0 read / ok 0 read 0", "invoke 0 read / ok 0 read :x", "invoke 0 swap / ok 0 / invoke 0 read / ok 0 read 0"] {
+        for text in [
+            "invoke 0 add 1 / ok 0",
+            "invoke 0 add :x / ok 0 / invoke 0 read / ok 0 read 0",
+            "invoke 0 read / ok 0 read :x",
+            "invoke 0 swap / ok 0 / invoke 0 read / ok 0 read 0",
+        ] {
             let found = found(text);
             assert!(!found.is_valid() && !found.is_invalid(), "{text}");
         }

@@ -77,7 +77,10 @@ impl State for G2 {
         if *count > 1 {
             let (first, second) = (OpId(*first), OpId(op.index()));
             self.found.violation("G2", || {
-                let text = format!("{first} and {second} both inserted for pair {}: neither saw the other", atoms::written(op, pair));
+                let text = format!(
+                    "{first} and {second} both inserted for pair {}: neither saw the other",
+                    atoms::written(op, pair)
+                );
                 Example::new([first, second], text)
             });
         }

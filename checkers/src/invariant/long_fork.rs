@@ -1,6 +1,6 @@
 //! Do two reads of the same keys disagree on which of two writes came first?
 //!
-//! Where each key is written at most once, what a read shows of some keys is a set of writes. Reads of snapshots that follow one
+//! Where each key gets one value and keeps it, what a read shows of some keys is a set of writes. Reads of snapshots that follow one
 //! another show sets of which one contains the other. If one read shows `x` and not `y`, and another `y` and not `x`, no order
 //! of the writes explains both: a *long fork*, which parallel snapshot isolation allows and snapshot isolation does not
 //! (Sovran et al., Transactional storage for geo-replicated systems, SOSP 2011).
@@ -146,12 +146,10 @@ impl LongFork {
 
     fn wrote(&mut self, op: &OpRef<'_>, part: &Part) {
         let happened = !failed(op);
-        let (_, any) = self.writes.entry((part.key, part.value)).or_insert((op.index(), happened));
-        let twice = *any && happened && self.keys[part.key as usize].written;
-        *any |= happened;
+        self.writes.entry((part.key, part.value)).or_insert((op.index(), happened)).1 |= happened;
         let key = &mut self.keys[part.key as usize];
         if happened {
-            key.rewritten |= twice || part.value == NIL;
+            key.rewritten |= part.value == NIL;
             key.written = true;
             key.has(part.value);
         }
@@ -192,14 +190,19 @@ impl LongFork {
             let (name, text) = (&self.keys[key as usize].name, &self.value_names[value as usize]);
             let (kind, ops, why) = match self.writes.get(&(key, value)) {
                 Some((_, true)) => continue,
-                Some((write, false)) => ("aborted-effect", vec![op, *write], format!("{} wrote that and failed", OpId(*write))),
+                Some((write, false)) => {
+                    ("aborted-effect", vec![op, *write], format!("{} wrote that and failed", OpId(*write)))
+                }
                 None if self.keys[key as usize].written => ("unexpected", vec![op], "nobody wrote that".into()),
                 // Its writes may lie before the record began.
                 None => continue,
             };
             for _ in 0..count {
                 self.found.violation(kind, || {
-                    Example::new(ops.iter().map(|&op| OpId(op)), format!("{} read {text} from key {name}, and {why}", OpId(op)))
+                    Example::new(
+                        ops.iter().map(|&op| OpId(op)),
+                        format!("{} read {text} from key {name}, and {why}", OpId(op)),
+                    )
                 });
             }
         }
@@ -242,7 +245,10 @@ impl LongFork {
             self.found.violation("long-fork", || {
                 let (i, j) = pairs.next().unwrap_or((of_a.ops[0], of_b.ops[0]));
                 let (i, j) = (OpId(i), OpId(j));
-                Example::new([i, j], format!("{i} shows the write of key {x} and not that of {y}, {j} that of {y} and not that of {x}"))
+                Example::new(
+                    [i, j],
+                    format!("{i} shows the write of key {x} and not that of {y}, {j} that of {y} and not that of {x}"),
+                )
             });
         }
     }
@@ -256,7 +262,10 @@ impl LongFork {
         }
         let pair = |i: usize| (states[i].0.as_slice(), &states[i].1);
         if states.len() > PAIRWISE {
-            self.found.fact("forks of the largest group", Fact::Text("at least; its states are too many to compare all".into()));
+            self.found.fact(
+                "forks of the largest group",
+                Fact::Text("at least; its states are too many to compare all".into()),
+            );
             return order.windows(2).for_each(|two| self.fork(keys, pair(two[0]), pair(two[1])));
         }
         for i in 0..states.len() {
@@ -344,7 +353,10 @@ impl State for LongFork {
         self.judge_values();
         let rewritten = self.keys.iter().filter(|key| key.rewritten).count();
         if let Some(key) = self.keys.iter().find(|key| key.rewritten) {
-            let why = format!("{rewritten} keys have more than one value, key {} among them: checker isolation judges such", key.name);
+            let why = format!(
+                "{rewritten} keys have more than one value, key {} among them: checker isolation judges such",
+                key.name
+            );
             self.found.undecided(Why::Other(why));
         }
         let groups: Vec<_> = self.groups().into_iter().filter(|(keys, _)| keys.len() > 1).collect();
@@ -356,7 +368,8 @@ impl State for LongFork {
         let size = if least == most { most.to_string() } else { format!("{least} to {most}") };
         self.found.fact("group size", Fact::Text(size));
         self.found.fact("groups", Fact::Count(groups.len() as u64));
-        let reads = |(_, states): &(Vec<u32>, Vec<(Vec<u64>, Seen)>)| states.iter().map(|(_, seen)| seen.count).sum::<u64>();
+        let reads =
+            |(_, states): &(Vec<u32>, Vec<(Vec<u64>, Seen)>)| states.iter().map(|(_, seen)| seen.count).sum::<u64>();
         self.found.fact("reads of groups", Fact::Count(groups.iter().map(reads).sum()));
         for (keys, states) in &groups {
             self.judge_group(keys, states);
@@ -449,7 +462,7 @@ mod tests {
     #[test]
     fn reads_fork_exactly_where_two_of_them_say_so() {
         let mut forks = 0;
-        for mut random in seeds(4000) {
+        for mut random in seeds(800) {
             let mut log = a_run(&mut random);
             let reads = oks(&log, "read");
             for &at in &reads {
@@ -464,14 +477,15 @@ mod tests {
                 }
             }
             let mut expected = std::collections::BTreeSet::new();
-            for &i in &reads {
-                for &j in reads.iter().filter(|&&j| j > i) {
-                    let (a, b) = (parts_of(&log[i].value), parts_of(&log[j].value));
+            let shown: Vec<(usize, Vec<(u64, bool)>)> =
+                reads.iter().map(|&at| (at, parts_of(&log[at].value))).collect();
+            for (i, a) in &shown {
+                for (j, b) in shown.iter().filter(|(j, _)| j > i) {
                     let only = |a: &[(u64, bool)], b: &[(u64, bool)]| {
                         a.iter().any(|(key, is)| *is && b.contains(&(*key, false)))
                     };
-                    if only(&a, &b) && only(&b, &a) {
-                        let (i, j) = (op_of(&log, i), op_of(&log, j));
+                    if only(a, b) && only(b, a) {
+                        let (i, j) = (op_of(&log, *i), op_of(&log, *j));
                         expected.insert((i.min(j), i.max(j)));
                     }
                 }
@@ -487,7 +501,7 @@ mod tests {
             assert_eq!(found.count("long-fork"), expected.len() as u64);
             forks += u32::from(!expected.is_empty());
         }
-        assert!(forks > 200, "{forks}");
+        assert!(forks > 100, "{forks}");
     }
 
     #[test]

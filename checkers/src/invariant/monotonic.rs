@@ -111,12 +111,16 @@ impl Monotonic {
         let op = OpId(op);
         for two in rows.windows(2).filter(|two| two[0].stamp.zip(two[1].stamp).is_some_and(|(a, b)| a > b)) {
             self.found.violation("timestamp-order", || {
-                Example::new([op], format!("{op} lists {} after {}, which has a later timestamp", two[1].value, two[0].value))
+                Example::new(
+                    [op],
+                    format!("{op} lists {} after {}, which has a later timestamp", two[1].value, two[0].value),
+                )
             });
         }
         let mut seen: HashSet<i64, FixedState> = HashSet::default();
         for row in rows.iter().filter(|row| !seen.insert(row.value)) {
-            self.found.violation("duplicate", || Example::new([op], format!("{op} lists {} more than once", row.value)));
+            self.found
+                .violation("duplicate", || Example::new([op], format!("{op} lists {} more than once", row.value)));
         }
         let mut order: Vec<Point> = rows.clone();
         // Rows without timestamps stay as they were listed.
@@ -125,7 +129,10 @@ impl Monotonic {
         }
         for two in order.windows(2).filter(|two| two[0].value > two[1].value) {
             self.found.violation("value-order", || {
-                Example::new([op], format!("{op} shows {} with a timestamp after that of {}", two[1].value, two[0].value))
+                Example::new(
+                    [op],
+                    format!("{op} shows {} with a timestamp after that of {}", two[1].value, two[0].value),
+                )
             });
         }
         self.rows = Some((op.0, rows));
@@ -241,7 +248,9 @@ impl State for Monotonic {
             self.found.undecided(Why::NoEvidence);
         }
         if let Some(op) = self.other.take() {
-            let why = format!("{op} is neither an insert nor a read, and may make values smaller: nothing is judged from there on");
+            let why = format!(
+                "{op} is neither an insert nor a read, and may make values smaller: nothing is judged from there on"
+            );
             self.found.undecided(Why::Other(why));
         }
         self.found.fact("values with timestamps", Fact::Count(self.points.len() as u64));
@@ -348,7 +357,10 @@ mod tests {
         assert_eq!(kinds(&reads(&["2", "1"])), [("process-order", 1)]);
         assert_eq!(kinds(&reads(&["[7 1]", "[5 2]"])), [("value-order", 1)]);
         assert!(reads(&["[7 2]", "[7 3]"]).is_valid());
-        assert_eq!(kinds(&reads(&["[{:val 1, :sts 5} {:val 2, :sts 4}]"])), [("timestamp-order", 1), ("value-order", 1)]);
+        assert_eq!(
+            kinds(&reads(&["[{:val 1, :sts 5} {:val 2, :sts 4}]"])),
+            [("timestamp-order", 1), ("value-order", 1)]
+        );
         assert_eq!(kinds(&reads(&["[{:val 1, :sts 4} {:val 1, :sts 5}]"])), [("duplicate", 1)]);
         let close = "[{:val 1, :sts 1469124000123456789.0000000001M} {:val 2, :sts 1469124000123456789.0000000002M}]";
         assert!(reads(&[close]).is_valid());

@@ -82,7 +82,8 @@ impl Reconcile {
                     continue;
                 }
                 self.found.violation("replicas-differ", || {
-                    let text = format!("{one} ({}) and {other} ({}) differ: {}", OpId(a.op), OpId(b.op), difference(a, b));
+                    let text =
+                        format!("{one} ({}) and {other} ({}) differ: {}", OpId(a.op), OpId(b.op), difference(a, b));
                     Example::new([OpId(a.op), OpId(b.op)], text)
                 });
             }
@@ -145,7 +146,10 @@ impl State for Reconcile {
             return self.found;
         }
         if let Some((replica, dump)) = dumps.iter().find(|(_, dump)| dump.op < self.last_change) {
-            let why = format!("rest is not shown: {replica} was dumped ({}) before the last acknowledged operation ended", OpId(dump.op));
+            let why = format!(
+                "rest is not shown: {replica} was dumped ({}) before the last acknowledged operation ended",
+                OpId(dump.op)
+            );
             self.found.undecided(Why::Other(why));
             return self.found;
         }
@@ -174,7 +178,8 @@ mod tests {
             let n = 2 + random.below(3);
             let map = random.chance(500);
             let text = |items: &[u64]| {
-                let cells: Vec<String> = items.iter().map(|i| if map { format!("{i} :v{i}") } else { i.to_string() }).collect();
+                let cells: Vec<String> =
+                    items.iter().map(|i| if map { format!("{i} :v{i}") } else { i.to_string() }).collect();
                 if map { format!("{{{}}}", cells.join(", ")) } else { format!("[{}]", cells.join(" ")) }
             };
             let items: Vec<u64> = (0..random.below(5)).collect();
@@ -187,7 +192,11 @@ mod tests {
             assert!(found_with(&log, false).is_valid(), "{log:#?}");
             let at = log.len() - 1;
             let mut wrong = items.clone();
-            if random.chance(500) || wrong.is_empty() { wrong.push(77) } else { wrong.pop().unwrap_or_default(); }
+            if random.chance(500) || wrong.is_empty() {
+                wrong.push(77)
+            } else {
+                wrong.pop().unwrap_or_default();
+            }
             log[at].value = text(&wrong);
             let found = found_with(&log, false);
             assert_eq!(found.count("replicas-differ"), n - 1);

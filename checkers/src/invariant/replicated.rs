@@ -90,7 +90,8 @@ impl Replicated {
             Ended::Info | Ended::Pending => self.unknown.push((delta, op.index())),
         }
         if self.rules.grows && delta < 0 {
-            let why = format!("{} takes {} away, which a g-counter cannot (pn-counter judges it)", OpId(op.index()), -delta);
+            let why =
+                format!("{} takes {} away, which a g-counter cannot (pn-counter judges it)", OpId(op.index()), -delta);
             self.found.undecided(Why::Other(why));
         }
     }
@@ -129,7 +130,10 @@ impl Replicated {
         self.unknown.sort_unstable_by_key(|(_, began)| *began);
         for read in reads {
             if read.op < self.last_ack {
-                let why = format!("{} is marked as final, but an addition was acknowledged after it began: all was not at rest", OpId(read.op));
+                let why = format!(
+                    "{} is marked as final, but an addition was acknowledged after it began: all was not at rest",
+                    OpId(read.op)
+                );
                 self.found.undecided(Why::Other(why));
                 continue;
             }
@@ -152,11 +156,18 @@ impl Replicated {
             Some(true) => {}
             Some(false) => self.found.violation("impossible-final-value", || {
                 let may = sums.in_words(acked, 4);
-                Example::new([op], format!("{op} returned {value} at rest; what was acknowledged and some of the rest make {may}"))
+                Example::new(
+                    [op],
+                    format!("{op} returned {value} at rest; what was acknowledged and some of the rest make {may}"),
+                )
             }),
             None => {
                 let (low, high) = sums.bounds();
-                let why = format!("whether {value} ({op}) is a sum of additions could not be decided within bounds; it is within {} to {}", acked + low, acked + high);
+                let why = format!(
+                    "whether {value} ({op}) is a sum of additions could not be decided within bounds; it is within {} to {}",
+                    acked + low,
+                    acked + high
+                );
                 self.found.undecided(Why::Other(why));
             }
         }
@@ -166,7 +177,11 @@ impl Replicated {
 impl State for Replicated {
     fn invoked(&mut self, op: &OpRef<'_>) {
         if matches!(does(op), Does::Odd | Does::Other) {
-            let why = format!("{} ({}) is neither an addition of a whole number nor a read", OpId(op.index()), op.f().unwrap_or("nil"));
+            let why = format!(
+                "{} ({}) is neither an addition of a whole number nor a read",
+                OpId(op.index()),
+                op.f().unwrap_or("nil")
+            );
             self.found.undecided(Why::Other(why));
         }
     }
@@ -190,7 +205,9 @@ impl State for Replicated {
         if reads.is_empty() {
             let why = match self.rules.quiescent {
                 true => "no read began after the last acknowledged addition had ended",
-                false => "no read is marked as final (`:final? true`); --quiescent vouches that the last reads are of a system at rest",
+                false => {
+                    "no read is marked as final (`:final? true`); --quiescent vouches that the last reads are of a system at rest"
+                }
             };
             self.found.undecided(Why::Other(why.into()));
         }
@@ -268,7 +285,7 @@ mod tests {
     #[test]
     fn final_values_are_those_of_some_subset() {
         let mut wrong = 0;
-        for mut random in seeds(2000) {
+        for mut random in seeds(500) {
             let (mut log, sum) = a_run(&mut random);
             let at = log.len() - 1;
             let value = sum + random.below(7) as i64 - 3;
@@ -290,7 +307,7 @@ mod tests {
             assert_eq!(found.is_invalid(), !sums, "{log:#?}");
             wrong += u32::from(!sums);
         }
-        assert!(wrong > 100, "{wrong}");
+        assert!(wrong > 30, "{wrong}");
     }
 
     #[test]

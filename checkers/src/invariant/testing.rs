@@ -49,7 +49,13 @@ pub(super) struct Faults {
 pub(super) const FAULTS: Faults = Faults { crash: 40, fail: 60 };
 
 /// Some clients call an object for so many steps. What has crashed may take effect later.
-pub(super) fn run(random: &mut Random, object: &mut impl Object, clients: u64, steps: u64, faults: Faults) -> Vec<Event> {
+pub(super) fn run(
+    random: &mut Random,
+    object: &mut impl Object,
+    clients: u64,
+    steps: u64,
+    faults: Faults,
+) -> Vec<Event> {
     let mut log: Vec<Event> = Vec::new();
     let mut all: Vec<(u64, Client)> = (0..clients).map(|process| (process, Client::Idle)).collect();
     let mut late: Vec<(u64, &'static str, String)> = Vec::new();
@@ -140,7 +146,8 @@ pub(super) fn history_lifting(log: &[Event], lift: Lift) -> History {
 /// What the batch form finds, once the online form is seen to find the same.
 pub(super) fn both(history: &History, batch: Findings, online: Box<dyn Incremental>) -> Findings {
     let online = replay(history, online);
-    let counts = |f: &Findings| f.kinds().iter().map(|(name, kind)| (*name, kind.weight, kind.count)).collect::<Vec<_>>();
+    let counts =
+        |f: &Findings| f.kinds().iter().map(|(name, kind)| (*name, kind.weight, kind.count)).collect::<Vec<_>>();
     assert_eq!(counts(&batch), counts(&online));
     assert_eq!((batch.is_valid(), batch.why()), (online.is_valid(), online.why()));
     assert_eq!(batch.coverage.ops, online.coverage.ops);
