@@ -12,6 +12,7 @@ use crate::check::CheckerInfo;
 
 /// What their flags say.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 pub struct Settings {
     /// Checker bank: what all balances add up to (default: what most reads show)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]

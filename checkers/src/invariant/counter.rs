@@ -494,7 +494,7 @@ mod tests {
             }
             broken("below-acknowledged", read.value < lower);
             broken("above-attempted", read.value > upper);
-            let before = reads.iter().filter(|r| r.process == read.process && r.began < read.began).next_back();
+            let before = reads.iter().rfind(|r| r.process == read.process && r.began < read.began);
             let taken = adds.iter().any(|(add, delta)| *delta < 0 && add.began < read.ended);
             broken("went-down", !taken && before.is_some_and(|before| before.value > read.value));
         }

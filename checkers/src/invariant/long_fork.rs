@@ -62,6 +62,12 @@ struct Seen {
     ops: Vec<u64>,
 }
 
+/// The states of a group: which of its keys each shows to be written, as bits.
+type States = Vec<(Vec<u64>, Seen)>;
+
+/// Keys that are read together, and their states.
+type Group = (Vec<u32>, States);
+
 /// A state with its keys and whether each was shown to be written.
 type Shown = Box<[(u32, u32)]>;
 
@@ -209,7 +215,7 @@ impl LongFork {
     }
 
     /// Groups by their keys, those left out that cannot be judged; of each, the states as sets of keys shown to be written.
-    fn groups(&mut self) -> BTreeMap<Vec<u32>, Vec<(Vec<u64>, Seen)>> {
+    fn groups(&mut self) -> BTreeMap<Vec<u32>, States> {
         let keep = self.found.examples();
         let mut groups: BTreeMap<Vec<u32>, BTreeMap<Vec<u64>, Seen>> = BTreeMap::new();
         let mut states: Vec<(Shown, Seen)> = std::mem::take(&mut self.states).into_iter().collect();
@@ -276,7 +282,7 @@ impl LongFork {
     }
 
     /// Different groups, on the keys that they share.
-    fn judge_across(&mut self, groups: &[(Vec<u32>, Vec<(Vec<u64>, Seen)>)]) {
+    fn judge_across(&mut self, groups: &[Group]) {
         let mut of_key: HashMap<u32, Vec<usize>, FixedState> = HashMap::default();
         for (g, (keys, _)) in groups.iter().enumerate() {
             keys.iter().for_each(|key| of_key.entry(*key).or_default().push(g));
@@ -368,8 +374,7 @@ impl State for LongFork {
         let size = if least == most { most.to_string() } else { format!("{least} to {most}") };
         self.found.fact("group size", Fact::Text(size));
         self.found.fact("groups", Fact::Count(groups.len() as u64));
-        let reads =
-            |(_, states): &(Vec<u32>, Vec<(Vec<u64>, Seen)>)| states.iter().map(|(_, seen)| seen.count).sum::<u64>();
+        let reads = |(_, states): &Group| states.iter().map(|(_, seen)| seen.count).sum::<u64>();
         self.found.fact("reads of groups", Fact::Count(groups.iter().map(reads).sum()));
         for (keys, states) in &groups {
             self.judge_group(keys, states);
