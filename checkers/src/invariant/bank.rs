@@ -324,7 +324,7 @@ impl Bank {
 
     fn table(&self) -> Table {
         let row = |(kind, o): (&&'static str, &Offenders)| {
-            let op = |id: u64| Fact::Count(id);
+            let op = |id: u64| Fact::Int(id.into());
             vec![Fact::Text(kind.to_string()), op(o.first), op(o.last), op(o.worst), Fact::Int(o.by)]
         };
         Table {
