@@ -203,6 +203,8 @@ fn the_checker_of_the_workload_runs_unasked_and_linearizability_only_when_asked_
     assert_eq!(names(counter, Some("counter")), ["linear", "counter"]);
     assert_eq!(names("invoke 0 read / ok 0 read {0 1}", None), ["bank"]);
     assert_eq!(names("invoke 0 write 1 / ok 0 / invoke 0 read / ok 0 read #{1}", None), ["comments"]);
+    let versions = "invoke 0 write 4 / ok 0 / invoke 0 write 5 / ok 0 / invoke 0 read / ok 0 read [2 5]";
+    assert!(names(versions, None).is_empty(), "a pair may be a version and a value");
     assert_eq!(names("invoke 0 insert [1 [2 nil]] / ok 0", None), ["adya-g2"]);
 }
 
