@@ -6,7 +6,7 @@ use elench_formats::history::OpRef;
 
 /// Gives every element of a vector or set. False where the value is none.
 ///
-/// An element that no other value of the history is equal to is given as nil's opposite: `None`.
+/// An element whose text no value of the history bears by itself is given as `None`.
 pub(super) fn elements(op: &OpRef<'_>, value: ValueRef<'_>, mut each: impl FnMut(Option<Scalar>)) -> bool {
     if let Some(list) = value.elements() {
         list.iter().for_each(|scalar| each(Some(scalar)));
