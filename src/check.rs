@@ -299,16 +299,13 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
 
 fn known_workload(name: &str) -> Result<&'static str, BadRequest> {
     let transactional = ["list-append", "rw-register"].into_iter();
-    MODELS.iter().map(|m| m.name).chain(transactional).find(|m| *m == name).ok_or_else(|| {
-        BadRequest(format!(
-            "no checker judges the workload `{name}`: this version knows list-append, rw-register, {}",
-            list(MODELS.map(|m| m.name))
-        ))
+    let of_battery = battery::entries().flat_map(|entry| entry.workloads.iter().copied());
+    let mut known: Vec<&'static str> = transactional.chain(MODELS.iter().map(|m| m.name)).chain(of_battery).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    known.retain(|name| seen.insert(*name));
+    known.iter().copied().find(|known| *known == name).ok_or_else(|| {
+        BadRequest(format!("no checker judges the workload `{name}`: this version knows {}", known.join(", ")))
     })
-}
-
-fn list<const N: usize>(names: [&str; N]) -> String {
-    names.join(", ")
 }
 
 fn pick(options: &CheckOptions, has_model: bool, workload: &Workload) -> Result<Vec<&'static CheckerInfo>, BadRequest> {
@@ -363,10 +360,10 @@ fn in_battery(checker: &str, name: &str, history: &History, options: &CheckOptio
     if let Some(doubt) = history.meta().doubts.first().filter(|_| entry.info.judges) {
         return Err(doubt.clone());
     }
-    let (settings, budget) = (&options.settings, &options.budget);
+    let CheckOptions { settings, initial, budget, .. } = options;
     let kept = options.examples.max(1);
     let examples = if options.anomalies.is_some() { usize::MAX } else { kept };
-    let mut found = (entry.run)(&battery::Run { history, name, settings, budget, examples })?;
+    let mut found = (entry.run)(&battery::Run { history, name, settings, initial, budget, examples })?;
     if let Some(table) = &options.anomalies {
         for (kind, all) in found.violations() {
             all.examples.iter().for_each(|example| table.push(&Row::of_example(name, checker, kind, example)));

@@ -33,6 +33,8 @@ struct Shape {
     txns: u64,
     /// A read whose output is a list or set, a map, an integer.
     reads_collection: bool,
+    /// A read whose output is a set.
+    reads_set: bool,
     reads_map: bool,
     reads_scalar: bool,
     /// A transaction's read that returned a list.
@@ -93,8 +95,13 @@ pub fn guess(history: &History) -> Workload {
             )
         }
         () if register && has("cas") => same("cas-register", is),
+        () if register && shape.reads_set && has("write") => {
+            of("comments", None, "writes of values, and reads that return sets".into())
+        }
         () if register && shape.reads_collection && has("write") => {
-            of("comments", None, "writes of values, and reads that return many".into())
+            // A list may as well be a version and a value.
+            let asked = "--checker comments judges them if each read shows all that was written";
+            of("unknown", None, format!("writes of values, and reads that return lists; {asked}"))
         }
         () if register && !any(&["write", "w"]) && shape.reads_map => {
             of("bank", None, "reads of a map of balances".into())
@@ -130,10 +137,12 @@ pub fn guess(history: &History) -> Workload {
             same("set", "adds, and reads that return many".into())
         }
         () if (has("add") || any(&COUNTS)) && shape.reads_scalar => {
-            same("counter", "adds, and reads of a number; it is taken to begin at 0, --initial says otherwise".into())
+            let begins = "it is taken to begin at 0, --initial says otherwise; --model counter claims linearizability";
+            of("counter", None, format!("adds, and reads of a number; {begins}"))
         }
         () if has("add") => of("set", None, "adds, and no read that returned".into()),
-        () if has("inc") => of("monotonic", None, is),
+        () if has("inc") && all(&["inc", "read", "read-at"]) => of("monotonic", None, is),
+        () if all(&["insert"]) => of("adya-g2", None, "inserts alone".into()),
         () => of("unknown", None, is),
     }
 }
@@ -201,11 +210,13 @@ fn shape(history: &History) -> Shape {
         look_closer(history, &op, &mut shape, &mut holds);
         if op.status() == Status::Ok && matches!(op.f(), Some("read" | "r" | "read-all" | "value")) {
             match op.output() {
-                ValueRef::List(_) | ValueRef::Set(_) => shape.reads_collection = true,
+                ValueRef::List(_) => shape.reads_collection = true,
+                ValueRef::Set(_) => (shape.reads_collection, shape.reads_set) = (true, true),
                 ValueRef::Text(t) => {
                     let text = history.texts().get(t);
                     shape.reads_map |= text.starts_with('{');
                     shape.reads_collection |= text.starts_with("#{");
+                    shape.reads_set |= text.starts_with("#{");
                     shape.reads_scalar |= !text.starts_with('{') && !text.starts_with('#');
                 }
                 ValueRef::Int(_) => shape.reads_scalar = true,

@@ -75,7 +75,7 @@ fn a_guess_says_its_reason_and_takes_what_accuses_less() {
             Some("unordered-queue"),
             "no order is assumed",
         ),
-        ("invoke 0 add 1 / ok 0 / invoke 0 read / ok 0 read 1", "counter", Some("counter"), "reads of a number"),
+        ("invoke 0 add 1 / ok 0 / invoke 0 read / ok 0 read 1", "counter", None, "reads of a number"),
         ("invoke 0 add 1 / ok 0 / invoke 0 read / ok 0 read [1]", "set", Some("set"), "reads that return many"),
         ("invoke 0 add 1 / ok 0 / invoke 0 read / ok 0 read #{1}", "set", Some("set"), "reads that return many"),
         ("invoke 0 add 1 / ok 0", "set", None, "no read"),

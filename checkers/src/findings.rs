@@ -16,7 +16,7 @@ use elench_formats::History;
 use elench_formats::history::{OpRef, Side, Status as Ended};
 use rayon::prelude::*;
 
-use crate::outcome::{Coverage, OpId, Outcome, Status, Undecided, Violation, Why};
+use crate::outcome::{Coverage, KeyId, OpId, Outcome, Status, Undecided, Violation, Why};
 
 /// What weighs a kind?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -218,6 +218,40 @@ impl Findings {
         }
     }
 
+    /// As what was found in the operations of one key.
+    #[must_use]
+    pub(crate) fn of_key(mut self, key: KeyId, text: &str) -> Findings {
+        self.kinds.values_mut().flat_map(|kind| &mut kind.examples).for_each(|e| e.key = Some(text.to_string()));
+        self.coverage.keys = 1;
+        self.coverage.keys_decided = u64::from(self.undecided.is_none());
+        if let Some(why) = self.undecided.clone().filter(|why| *why != Why::NoEvidence) {
+            self.coverage.undecided.push(Undecided { key: Some(key), why, known: String::new() });
+        }
+        self
+    }
+
+    /// As what was found in a history without keys.
+    #[must_use]
+    pub(crate) fn of_all(mut self) -> Findings {
+        self.coverage.keys = 1;
+        self.coverage.keys_decided = u64::from(self.undecided.is_none());
+        self
+    }
+
+    /// What was found in the keys of a history, one after the other. Facts are those of the only key, where there is but one; a
+    /// key without evidence does not make the others unknown.
+    pub(crate) fn of_keys(examples: usize, keys: Vec<Findings>) -> Findings {
+        let mut all = Findings::new(examples);
+        let only = keys.len() == 1;
+        for mut key in keys {
+            if only {
+                all.facts = std::mem::take(&mut key.facts);
+            }
+            all.merge(key);
+        }
+        all
+    }
+
     /// Takes in what was found in another part of the same history. The facts of a part are its own and are dropped; a part
     /// without evidence leaves the whole as it is.
     pub fn merge(&mut self, part: Findings) {
@@ -281,36 +315,14 @@ impl<'a> Part<'a> {
 pub fn by_key(history: &History, examples: usize, check: impl Fn(Part<'_>) -> Findings + Sync) -> Findings {
     let index = history.key_index();
     if index.is_empty() {
-        let mut findings = check(Part::whole(history));
-        findings.coverage.keys = 1;
-        findings.coverage.keys_decided = u64::from(findings.undecided.is_none());
-        return findings;
+        return check(Part::whole(history)).of_all();
     }
     let of = |k: usize| {
         let mut text = String::new();
         history.write_scalar(index.keys()[k], &mut text);
-        let mut found = check(Part { history, rows: Some((index.rows(k), index.keyless())) });
-        found.kinds.values_mut().flat_map(|kind| &mut kind.examples).for_each(|e| e.key = Some(text.clone()));
-        found.coverage.keys = 1;
-        found.coverage.keys_decided = u64::from(found.undecided.is_none());
-        if let Some(why) = found.undecided.clone().filter(|why| *why != Why::NoEvidence) {
-            let key = Some(crate::outcome::KeyId(k as u32));
-            found.coverage.undecided.push(Undecided { key, why, known: String::new() });
-        }
-        found
+        check(Part { history, rows: Some((index.rows(k), index.keyless())) }).of_key(KeyId(k as u32), &text)
     };
-    let mut all = Findings::new(examples);
-    let parts: Vec<Findings> = (0..index.len()).into_par_iter().map(of).collect();
-    for mut part in parts {
-        if index.len() == 1 {
-            all.facts = std::mem::take(&mut part.facts);
-        }
-        if part.undecided == Some(Why::NoEvidence) {
-            part.undecided = None;
-        }
-        all.merge(part);
-    }
-    all
+    Findings::of_keys(examples, (0..index.len()).into_par_iter().map(of).collect())
 }
 
 /// Checks while a history is written.

@@ -5,6 +5,7 @@ pub mod budget;
 pub mod descriptive;
 pub mod findings;
 pub mod graph;
+pub mod invariant;
 pub mod linear;
 pub mod model;
 pub mod outcome;

@@ -17,7 +17,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::columns::{ExtraCol, Scalar, ScalarCol, TxnCol, TxnRef, ValueCol, ValueRef};
-use crate::event::write_ints;
+use crate::event::{TextId, write_ints};
 use crate::faults::FaultWindow;
 use crate::text::TextPool;
 use crate::value::push_int;
@@ -639,6 +639,16 @@ impl<'a> OpRef<'a> {
     pub fn fault_epoch(&self) -> Option<&'a str> {
         let a = self.chunk.fault_epoch.as_ref()?;
         a.is_valid(self.i).then(|| self.shared.names.get(a.value(self.i)))
+    }
+
+    /// The EDN text of an id that a value or key of this history bears.
+    pub fn text(&self, id: TextId) -> &'a str {
+        self.shared.texts.get(id)
+    }
+
+    /// The id of an EDN text, if some value or key of this history bears it.
+    pub fn find_text(&self, text: &str) -> Option<TextId> {
+        self.shared.texts.find(text)
     }
 
     /// A further field by name, as EDN text: the completion's, else the invocation's.

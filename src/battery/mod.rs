@@ -10,12 +10,13 @@ pub mod session;
 
 use elench_checkers::Budget;
 use elench_checkers::findings::Findings;
-use elench_formats::History;
+use elench_formats::{History, Value};
 
 use crate::check::CheckerInfo;
 
 /// What the flags of all groups say.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 pub struct Settings {
     /// Of deliveries.
     #[command(flatten)]
@@ -40,6 +41,8 @@ pub struct Run<'a> {
     pub name: &'a str,
     /// What the flags say.
     pub settings: &'a Settings,
+    /// The state before the first operation; nil: what is usual.
+    pub initial: &'a Value,
     /// How much it may spend.
     pub budget: &'a Budget,
     /// Examples of each kind to keep.
