@@ -132,6 +132,12 @@ impl Order {
         (position != NONE && self.messages(position).len() == 1).then_some(position)
     }
 
+    /// The offset that a touch speaks of; [`NOWHERE`] where nothing tells it.
+    pub(super) fn offset_of(&self, all: &Collected, touch: usize) -> i64 {
+        let own = all.messages[message_of(all.touches[touch]) as usize].offset;
+        all.elsewhere.get(&(touch as u32)).copied().unwrap_or(own)
+    }
+
     fn is_spread(&self, message: u32) -> bool {
         self.spread.binary_search_by_key(&message, |&(m, _, _)| m).is_ok()
     }

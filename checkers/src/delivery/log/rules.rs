@@ -140,7 +140,7 @@ impl Rules<'_> {
                     Some(before) => self.polled_within(key, Pair { before, after: now }),
                     None => self.polled_after(key, process.polls.get(&key).copied(), now),
                 }
-                self.poll(op, number, status, lowest_sent);
+                self.poll(op, touch, status, lowest_sent);
             } else if status != Status::Fail {
                 match slot.sent.replace(now) {
                     Some(before) => self.sent_within(key, Pair { before, after: now }),
@@ -164,7 +164,8 @@ impl Rules<'_> {
     }
 
     /// What a poll says of the message that it returned, and of who sent it.
-    fn poll(&mut self, op: u32, number: u32, status: Status, lowest_sent: &[i64]) {
+    fn poll(&mut self, op: u32, touch: usize, status: Status, lowest_sent: &[i64]) {
+        let number = message_of(self.all.touches[touch]);
         let message = &self.all.messages[number as usize];
         let writer = message.writer;
         let (all, findings) = (self.all, &mut *self.findings);
@@ -183,7 +184,7 @@ impl Rules<'_> {
                     Example::new(ids(), format!("{} polled {}, which {} failed to send", ids()[1], told(), ids()[0]))
                 });
             } else {
-                let inside = message.offset != NOWHERE && message.offset > lowest_sent[message.key as usize];
+                let inside = self.order.offset_of(all, touch) > lowest_sent[message.key as usize];
                 let (kind, weight) =
                     if inside { ("unexpected", Weight::Violation) } else { ("unknown-origin", Weight::Note) };
                 findings.add(kind, weight, || {
@@ -346,11 +347,10 @@ impl Rules<'_> {
 
     /// By partition: the lowest offset of a message that was sent. What stands below may have been there before.
     fn lowest_sent(&self) -> Vec<i64> {
-        let mut lowest = vec![i64::MAX; self.all.keys.len()];
-        for message in self.all.messages.iter().filter(|m| m.live > 0 && m.offset != NOWHERE) {
-            let lowest = &mut lowest[message.key as usize];
-            *lowest = message.offset.min(*lowest);
-        }
-        lowest
+        let sent = |&position: &u32| {
+            self.order.messages(position).iter().any(|&m| self.all.messages[m as usize].live > 0)
+        };
+        let lowest = |key: u32| self.order.of_key(key).find(sent).map_or(i64::MAX, |position| self.order.offset(position));
+        (0..self.all.keys.len() as u32).map(lowest).collect()
     }
 }
