@@ -218,7 +218,8 @@ impl Collected {
             self.refused.get_or_insert(why);
         }
         if self.messages.len() >= MESSAGE as usize || self.touches.len() >= NONE as usize {
-            self.refused.get_or_insert("more than 1,073,741,822 messages, or four times as many sends and polls".into());
+            self.refused
+                .get_or_insert("more than 1,073,741,822 messages, or four times as many sends and polls".into());
         }
         let process = op.process().map_or(NONE, |p| {
             let next = self.processes.len() as u32;
@@ -265,7 +266,9 @@ impl Collected {
         if op.extra("seek-to-beginning?").or_else(|| op.extra("seek-to-beginning")) == Some("true") {
             self.rewinds.push(number);
         }
-        all.ok_or_else(|| format!("operation {} ({}) names no vector of partitions", op.index(), op.f().unwrap_or("nil")))
+        all.ok_or_else(|| {
+            format!("operation {} ({}) names no vector of partitions", op.index(), op.f().unwrap_or("nil"))
+        })
     }
 
     fn moves(&mut self, op: &OpRef<'_>, number: u32) {

@@ -46,7 +46,9 @@ struct Edges<'a> {
 impl Edges<'_> {
     fn parts(&self) -> impl Iterator<Item = (Rel, &[(u32, u32)])> {
         let items = self.lists.iter().map(|(rel, list)| (*rel, list.as_slice()));
-        items.chain([(Rel::Process, self.process)]).flat_map(|(rel, list)| list.chunks(PART).map(move |part| (rel, part)))
+        items
+            .chain([(Rel::Process, self.process)])
+            .flat_map(|(rel, list)| list.chunks(PART).map(move |part| (rel, part)))
     }
 
     fn is_empty(&self) -> bool {
@@ -123,7 +125,10 @@ impl Ground<'_> {
         if let Some(unnamed) = found.unnamed.first() {
             match self.options.cycles {
                 Forbid::Wr => findings.note("cycles-unnamed", || Example {
-                    text: format!("{} operations depend on each other in circles over ww or rw: {}", unnamed.size, unnamed.spent),
+                    text: format!(
+                        "{} operations depend on each other in circles over ww or rw: {}",
+                        unnamed.size, unnamed.spent
+                    ),
                     ..Example::default()
                 }),
                 _ => findings.undecided(Why::Spent(unnamed.spent)),
@@ -231,7 +236,8 @@ impl Telling<'_> {
             let examples = found.examples.get(&kind).map_or(&[][..], Vec::as_slice);
             let weight = if forbids(kind, examples.first()) { Weight::Violation } else { Weight::Note };
             for i in 0..count as usize {
-                findings.add(kind.name(), weight, || examples.get(i).map_or_else(Example::default, |c| self.example(c)));
+                findings
+                    .add(kind.name(), weight, || examples.get(i).map_or_else(Example::default, |c| self.example(c)));
             }
         }
     }
@@ -273,8 +279,9 @@ impl Telling<'_> {
 
     fn touches(&self, op: u32, sent: u32) -> impl Iterator<Item = (u32, Option<u32>)> {
         let (all, order) = (self.ground.all, self.ground.order);
-        all.ops.range(op).filter(move |&touch| all.touches[touch] & SENT == sent).map(move |touch| {
-            (message_of(all.touches[touch]), order.position(all, touch))
-        })
+        all.ops
+            .range(op)
+            .filter(move |&touch| all.touches[touch] & SENT == sent)
+            .map(move |touch| (message_of(all.touches[touch]), order.position(all, touch)))
     }
 }

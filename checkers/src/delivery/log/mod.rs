@@ -169,13 +169,8 @@ impl Log {
             links: cycles::Links::default(),
         };
         let links = rules.apply();
-        let ground = cycles::Ground {
-            all,
-            order: &order,
-            committed: &committed,
-            options: &self.options,
-            budget: &self.budget,
-        };
+        let ground =
+            cycles::Ground { all, order: &order, committed: &committed, options: &self.options, budget: &self.budget };
         ground.search(links, &mut findings);
         findings.fact("messages", Fact::Count(all.messages.len() as u64));
         findings.fact("partitions", Fact::Count(all.keys.len() as u64));

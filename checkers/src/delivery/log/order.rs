@@ -162,10 +162,7 @@ fn spread(all: &Collected) -> Vec<(u32, i64, u32)> {
 }
 
 /// A counting sort: pairs by partition, and where each partition's begin.
-fn by_key(
-    told: impl Iterator<Item = (u32, i64, u32)> + Clone,
-    keys: usize,
-) -> (Vec<(i64, u32)>, Vec<usize>) {
+fn by_key(told: impl Iterator<Item = (u32, i64, u32)> + Clone, keys: usize) -> (Vec<(i64, u32)>, Vec<usize>) {
     let mut bounds = vec![0usize; keys + 2];
     told.clone().for_each(|(key, _, _)| bounds[key as usize + 2] += 1);
     for i in 2..bounds.len() {

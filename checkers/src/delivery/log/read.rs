@@ -75,7 +75,8 @@ fn value(op: &OpRef<'_>, value: ValueRef<'_>, sends: Sends, sink: &mut impl Sink
 
 fn transaction(op: &OpRef<'_>, sink: &mut impl Sink) -> Option<()> {
     // Nothing beside the transaction says that invocation and completion are the same.
-    let mut sends = if op.status() == Status::Pending || op.input().is_nil() { Sends::Invoked } else { Sends::Completed };
+    let mut sends =
+        if op.status() == Status::Pending || op.input().is_nil() { Sends::Invoked } else { Sends::Completed };
     for mop in op.txn()?.iter() {
         let name = op.mop_name(mop.f);
         if name == "poll" && mop.key == Scalar::Nil && mop.value.is_nil() {

@@ -104,7 +104,11 @@ impl Rules<'_> {
             process.polls.clear();
         }
         match ops.what[op as usize] {
-            What::Subscribe => process.subscribed = true,
+            What::Subscribe => {
+                process.subscribed = true;
+                // However it goes on, in between the system chose.
+                process.polls.values_mut().for_each(|last| last.subscribed = true);
+            }
             // Of one of unknown end the system may still be choosing.
             What::Assign if ops.status[op as usize] == Status::Ok => process.subscribed = false,
             _ => {}
@@ -206,7 +210,9 @@ impl Rules<'_> {
     }
 
     fn polled_within(&mut self, key: u32, pair: Pair) {
-        let Some(step) = pair.step().filter(|&step| step != 1 && !self.all.is_moved(pair.after.op, key)) else { return };
+        let Some(step) = pair.step().filter(|&step| step != 1 && !self.all.is_moved(pair.after.op, key)) else {
+            return;
+        };
         let kind = if step > 1 { "int-poll-skip" } else { "int-nonmonotonic-poll" };
         self.report(kind, Weight::Violation, pair, "polled");
     }
@@ -302,11 +308,13 @@ impl Rules<'_> {
                 continue;
             }
             self.findings.violation("duplicate", || {
-                let at = |&(_, offset, op): &(u32, i64, u32)| format!("{offset} ({})", OpId(all.ops.index[op as usize]));
+                let at =
+                    |&(_, offset, op): &(u32, i64, u32)| format!("{offset} ({})", OpId(all.ops.index[op as usize]));
                 let offsets: Vec<_> = places.iter().take(8).map(at).collect();
                 let tellers = places.iter().take(8).map(|&(_, _, op)| op);
                 let writer = Some(message.writer).filter(|&w| w != NONE);
-                let mut ops: Vec<_> = writer.into_iter().chain(tellers).map(|op| OpId(all.ops.index[op as usize])).collect();
+                let mut ops: Vec<_> =
+                    writer.into_iter().chain(tellers).map(|op| OpId(all.ops.index[op as usize])).collect();
                 ops.sort_unstable();
                 ops.dedup();
                 let text = format!("{} stands at {} offsets: {}", all.value(number), places.len(), offsets.join(", "));
@@ -323,7 +331,8 @@ impl Rules<'_> {
             let writer = OpId(all.ops.index[message.writer as usize]);
             let happened = message.acked || self.options.transactional && self.committed[message.writer as usize];
             let offset = self.order.highest(all, number);
-            let bound = all.keys[message.key as usize].bound.filter(|&(highest, _)| offset != NOWHERE && offset < highest);
+            let bound =
+                all.keys[message.key as usize].bound.filter(|&(highest, _)| offset != NOWHERE && offset < highest);
             let key = || Some(all.key_name(number).to_string());
             if let Some((highest, reader)) = bound.filter(|_| happened) {
                 self.findings.violation("lost-write", || {
@@ -347,10 +356,10 @@ impl Rules<'_> {
 
     /// By partition: the lowest offset of a message that was sent. What stands below may have been there before.
     fn lowest_sent(&self) -> Vec<i64> {
-        let sent = |&position: &u32| {
-            self.order.messages(position).iter().any(|&m| self.all.messages[m as usize].live > 0)
-        };
-        let lowest = |key: u32| self.order.of_key(key).find(sent).map_or(i64::MAX, |position| self.order.offset(position));
+        let sent =
+            |&position: &u32| self.order.messages(position).iter().any(|&m| self.all.messages[m as usize].live > 0);
+        let lowest =
+            |key: u32| self.order.of_key(key).find(sent).map_or(i64::MAX, |position| self.order.offset(position));
         (0..self.all.keys.len() as u32).map(lowest).collect()
     }
 }

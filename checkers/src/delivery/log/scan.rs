@@ -231,8 +231,8 @@ impl<'a> Scanner<'a> {
                 self.at += 1;
             }
             b'"' => self.string()?,
-            b'#' if bytes.get(self.at + 1) == Some(&b'{') => self.at += 1,
             b'#' => {
+                // A set's brackets, or a tag's form, follow.
                 self.word();
                 return Some(true);
             }
@@ -325,7 +325,9 @@ mod tests {
         for end in (0..whole.len()).filter(|&end| whole.is_char_boundary(end)) {
             assert!(said(&whole[..end], Sends::Completed).is_none(), "{}", &whole[..end]);
         }
-        for bad in ["[[:w 1 2]]", "[[:poll 5]]", "[[:poll {1 [[0]]}]]", "[[:poll {1 [[:a 2]]}]]", "[[:send 1]]", "5", "[] 1"] {
+        for bad in
+            ["[[:w 1 2]]", "[[:poll 5]]", "[[:poll {1 [[0]]}]]", "[[:poll {1 [[:a 2]]}]]", "[[:send 1]]", "5", "[] 1"]
+        {
             assert!(said(bad, Sends::Completed).is_none(), "{bad}");
         }
     }

@@ -175,10 +175,21 @@ impl Broker {
 pub(super) fn valid(random: &mut Random, count: usize) -> Vec<Op> {
     let partitions = 1 + random.below(3);
     let clients = 1 + random.below(4);
-    let mut broker = Broker { logs: vec![Vec::new(); partitions], next: vec![0; partitions], values: 0, polled: vec![0; partitions] };
+    let mut broker = Broker {
+        logs: vec![Vec::new(); partitions],
+        next: vec![0; partitions],
+        values: 0,
+        polled: vec![0; partitions],
+    };
     let assigns_only = random.below(2) == 0;
     let mut consumers: Vec<Consumer> = (0..clients as i64)
-        .map(|process| Consumer { subscribed: false, keys: vec![], at: vec![0; partitions], process, free_at: 0 })
+        .map(|process| Consumer {
+            subscribed: false,
+            keys: (0..partitions).filter(|_| random.below(4) > 0).collect(),
+            at: vec![0; partitions],
+            process,
+            free_at: 0,
+        })
         .collect();
     let mut ops: Vec<Op> = Vec::new();
     for i in 0..count {
@@ -196,7 +207,14 @@ pub(super) fn valid(random: &mut Random, count: usize) -> Vec<Op> {
             1 => Status::Info,
             _ => Status::Ok,
         };
-        let mut op = Op { process: consumers[who].process, did: Did::Mops(vec![]), status, rebalanced: vec![], invoke, complete };
+        let mut op = Op {
+            process: consumers[who].process,
+            did: Did::Mops(vec![]),
+            status,
+            rebalanced: vec![],
+            invoke,
+            complete,
+        };
         let happens = match status {
             Status::Ok => true,
             Status::Fail => false,
@@ -212,7 +230,8 @@ pub(super) fn valid(random: &mut Random, count: usize) -> Vec<Op> {
             // A crashed client is replaced.
             let process = consumers[who].process + clients as i64;
             let free_at = consumers[who].free_at;
-            consumers[who] = Consumer { subscribed: false, keys: vec![], at: vec![0; partitions], process, free_at };
+            let keys = (0..partitions).filter(|_| random.below(4) > 0).collect();
+            consumers[who] = Consumer { subscribed: false, keys, at: vec![0; partitions], process, free_at };
         }
         ops.push(op);
     }
@@ -322,7 +341,10 @@ fn spoil(kind: &str, random: &mut Random, ops: &mut [Op]) -> Option<usize> {
     let n = ops.len();
     let from = random.below(n);
     let places = (0..n).map(|i| (i + from) % n).collect::<Vec<_>>();
-    let subscribed: Vec<bool> = places.iter().map(|&i| ops.iter().any(|o| o.process == ops[i].process && matches!(o.did, Did::Subscribe(_)))).collect();
+    let subscribed: Vec<bool> = places
+        .iter()
+        .map(|&i| ops.iter().any(|o| o.process == ops[i].process && matches!(o.did, Did::Subscribe(_))))
+        .collect();
     let fresh = 1_000_000;
     for (&i, &subscribed) in places.iter().zip(&subscribed) {
         let (ok, moved) = (ops[i].status == Status::Ok, !ops[i].rebalanced.is_empty());
@@ -351,11 +373,18 @@ fn spoil(kind: &str, random: &mut Random, ops: &mut [Op]) -> Option<usize> {
                 }
             }
             "lost-write" if ok => {
-                let top = *ops[i].mops().iter().filter_map(|m| match m {
-                    Mop::Send(k, Some(o), v) => Some((*k, *o, *v)),
-                    _ => None,
-                }).collect::<Vec<_>>().first()?;
-                let beyond = |op: &Op| op.status == Status::Ok && op.mops().iter().any(|m| matches!(m, Mop::Poll(all) if all.iter().any(|(k, m)| *k == top.0 && m.iter().any(|(o, _)| *o > top.1))));
+                let top = *ops[i]
+                    .mops()
+                    .iter()
+                    .filter_map(|m| match m {
+                        Mop::Send(k, Some(o), v) => Some((*k, *o, *v)),
+                        _ => None,
+                    })
+                    .collect::<Vec<_>>()
+                    .first()?;
+                let beyond = |op: &Op| {
+                    op.status == Status::Ok && op.mops().iter().any(|m| matches!(m, Mop::Poll(all) if all.iter().any(|(k, m)| *k == top.0 && m.iter().any(|(o, _)| *o > top.1))))
+                };
                 if ops.iter().any(beyond) {
                     for op in ops.iter_mut() {
                         if let Did::Mops(mops) = &mut op.did {
@@ -376,14 +405,17 @@ fn spoil(kind: &str, random: &mut Random, ops: &mut [Op]) -> Option<usize> {
                 return Some(i);
             }
             "unexpected" if ok => {
-                let sent = ops.iter().any(|op| op.status == Status::Ok && op.mops().iter().any(|m| matches!(m, Mop::Send(0, Some(_), _))));
+                let sent = ops.iter().any(|op| {
+                    op.status == Status::Ok && op.mops().iter().any(|m| matches!(m, Mop::Send(0, Some(_), _)))
+                });
                 if sent {
                     ops[i].mops_mut().push(Mop::Poll(vec![(0, vec![(7_000_000_000_000, fresh)])]));
                     return Some(i);
                 }
             }
             "precommitted-read" => {
-                let sent = ops[i].mops().iter().find_map(|m| if let Mop::Send(k, _, v) = m { Some((*k, *v)) } else { None });
+                let sent =
+                    ops[i].mops().iter().find_map(|m| if let Mop::Send(k, _, v) = m { Some((*k, *v)) } else { None });
                 if let Some((k, v)) = sent {
                     ops[i].mops_mut().push(Mop::Poll(vec![(k, vec![(8_000_000_000_000, v)])]));
                     return Some(i);
@@ -429,28 +461,28 @@ fn spoil(kind: &str, random: &mut Random, ops: &mut [Op]) -> Option<usize> {
                 return Some(i);
             }
             "int-nonmonotonic-send" if ok && !moved => {
-                let mine: Vec<usize> = (0..ops[i].mops().len()).filter(|&m| matches!(ops[i].mops()[m], Mop::Send(0, Some(_), _))).collect();
-                if let [a, b, ..] = mine[..] {
-                    let (Mop::Send(_, oa, _), Mop::Send(_, ob, _)) = (ops[i].mops()[a].clone(), ops[i].mops()[b].clone()) else { continue };
-                    for (at, o) in [(a, ob), (b, oa)] {
-                        if let Mop::Send(_, offset, _) = &mut ops[i].mops_mut()[at] {
-                            *offset = o;
-                        }
-                    }
+                let own = |told: bool| {
+                    let is = |m: &usize| matches!(&ops[i].mops()[*m], Mop::Send(0, o, _) if o.is_some() || !told);
+                    (0..ops[i].mops().len()).filter(is).collect::<Vec<_>>()
+                };
+                if let [a, b, ..] = own(false)[..]
+                    && own(true).starts_with(&[a, b])
+                {
+                    // In the other order, as others may have polled them.
+                    ops[i].mops_mut().swap(a, b);
                     return Some(i);
                 }
             }
             "nonmonotonic-send" if ok => {
                 let Some(before) = previous_send(ops, i) else { continue };
-                if let (Mop::Send(_, a, _), Mop::Send(_, b, _)) = (ops[before].mops()[0].clone(), ops[i].mops()[0].clone())
+                if let (Mop::Send(_, a, _), Mop::Send(_, b, _)) =
+                    (ops[before].mops()[0].clone(), ops[i].mops()[0].clone())
                     && let (Some(a), Some(b)) = (a, b)
                     && a < b
                 {
-                    for (at, o) in [(before, b), (i, a)] {
-                        if let Mop::Send(_, offset, _) = &mut ops[at].mops_mut()[0] {
-                            *offset = Some(o);
-                        }
-                    }
+                    let (first, second) = (ops[before].mops()[0].clone(), ops[i].mops()[0].clone());
+                    ops[before].mops_mut()[0] = second;
+                    ops[i].mops_mut()[0] = first;
                     return Some(i);
                 }
             }
@@ -470,7 +502,8 @@ fn messages(op: &Op) -> impl Iterator<Item = (usize, i64, i64)> + '_ {
 /// Is an offset known to hold a message, from an acknowledged send or any poll?
 fn stands(ops: &[Op], k: usize, offset: i64) -> bool {
     ops.iter().any(|op| {
-        let sent = op.status == Status::Ok && op.mops().iter().any(|m| matches!(m, Mop::Send(key, Some(o), _) if *key == k && *o == offset));
+        let sent = op.status == Status::Ok
+            && op.mops().iter().any(|m| matches!(m, Mop::Send(key, Some(o), _) if *key == k && *o == offset));
         sent || messages(op).any(|(key, o, _)| key == k && o == offset)
     })
 }
@@ -485,13 +518,16 @@ fn known_elsewhere(ops: &[Op], i: usize) -> bool {
 /// The acknowledged poll of the same process just before, with nothing between.
 fn previous(ops: &[Op], i: usize) -> Option<usize> {
     let own = (0..ops.len()).filter(|&j| ops[j].process == ops[i].process && ops[j].complete < ops[i].invoke);
-    own.max_by_key(|&j| ops[j].complete).filter(|&j| ops[j].status == Status::Ok && ops[j].f() == "poll" && ops[j].rebalanced.is_empty())
+    own.max_by_key(|&j| ops[j].complete)
+        .filter(|&j| ops[j].status == Status::Ok && ops[j].f() == "poll" && ops[j].rebalanced.is_empty())
 }
 
 fn previous_send(ops: &[Op], i: usize) -> Option<usize> {
-    let sends_first = |op: &Op| op.f() == "send" && op.mops().len() == 1 && matches!(op.mops()[0], Mop::Send(0, Some(_), _));
+    let sends_first =
+        |op: &Op| op.f() == "send" && op.mops().len() == 1 && matches!(op.mops()[0], Mop::Send(0, Some(_), _));
     let own = (0..ops.len()).filter(|&j| ops[j].process == ops[i].process && ops[j].complete < ops[i].invoke);
-    own.max_by_key(|&j| ops[j].complete).filter(|&j| ops[j].status == Status::Ok && sends_first(&ops[j]) && sends_first(&ops[i]))
+    own.max_by_key(|&j| ops[j].complete)
+        .filter(|&j| ops[j].status == Status::Ok && sends_first(&ops[j]) && sends_first(&ops[i]))
 }
 
 fn first_of(op: &Op) -> Option<(usize, (i64, i64))> {
@@ -539,7 +575,14 @@ fn whatever_is_spoiled_is_found_and_named() {
                 // An acknowledged send after everything else.
                 let end = ops.iter().map(|op| op.complete).max().unwrap();
                 let did = Did::Mops(vec![Mop::Send(0, None, 2_000_000)]);
-                ops.push(Op { process: 900, did, status: Status::Ok, rebalanced: vec![], invoke: end + 1, complete: end + 2 });
+                ops.push(Op {
+                    process: 900,
+                    did,
+                    status: Status::Ok,
+                    rebalanced: vec![],
+                    invoke: end + 1,
+                    complete: end + 2,
+                });
                 (Some(ops.len() - 1), Options { unseen: true, examples: 1000, ..Options::default() })
             } else {
                 (spoil(kind, &mut random, &mut ops), Options { examples: 1000, ..Options::default() })
@@ -547,10 +590,15 @@ fn whatever_is_spoiled_is_found_and_named() {
             let Some(op) = op else { continue };
             *spoilt += 1;
             let found = check(&history(&ops), &options, &Budget::unlimited());
-            let all = found.kinds().get(kind).unwrap_or_else(|| panic!("seed {seed}: no {kind}: {found:#?}\n{}", text(&ops)));
+            let all =
+                found.kinds().get(kind).unwrap_or_else(|| panic!("seed {seed}: no {kind}: {found:#?}\n{}", text(&ops)));
             assert_eq!(all.weight, Weight::Violation, "seed {seed}: {kind}\n{}", text(&ops));
             let id = ids(&ops)[op];
-            assert!(all.examples.iter().any(|e| e.ops.contains(&id)), "seed {seed}: {kind} without {id}: {all:#?}\n{}", text(&ops));
+            assert!(
+                all.examples.iter().any(|e| e.ops.contains(&id)),
+                "seed {seed}: {kind} without {id}: {all:#?}\n{}",
+                text(&ops)
+            );
         }
     }
     println!("{:?}", KINDS.iter().zip(spoilt).collect::<Vec<_>>());

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::random::{Did, Mop, Op, Random, checked, runs, text, valid};
 use super::*;
+use crate::graph::Rel;
 use crate::txn::anomaly::Anomaly;
 use crate::txn::cycles::kind_of;
-use crate::graph::Rel;
 
 type Place = (usize, i64);
 
@@ -93,7 +93,8 @@ impl<'a> Twin<'a> {
     fn run(mut self) -> BTreeMap<&'static str, u64> {
         let crowded = self.log.values().filter(|values| values.len() > 1).count();
         (0..crowded).for_each(|_| self.add("inconsistent-offsets"));
-        let values: BTreeSet<(usize, i64)> = self.log.iter().flat_map(|((k, _), vs)| vs.iter().map(move |v| (*k, *v))).collect();
+        let values: BTreeSet<(usize, i64)> =
+            self.log.iter().flat_map(|((k, _), vs)| vs.iter().map(move |v| (*k, *v))).collect();
         for &(k, v) in &values {
             if self.places(k, v).len() > live(&self.ops, k, v).max(1) {
                 self.add("duplicate");
@@ -132,7 +133,10 @@ impl<'a> Twin<'a> {
                 self.add("precommitted-read");
             }
             if op.status == Status::Ok && live == 0 {
-                let lowest = self.log.iter().filter(|((key, _), vs)| *key == k && vs.iter().any(|v| self::live(&self.ops, k, *v) > 0));
+                let lowest = self
+                    .log
+                    .iter()
+                    .filter(|((key, _), vs)| *key == k && vs.iter().any(|v| self::live(&self.ops, k, *v) > 0));
                 let lowest = lowest.map(|((_, o), _)| *o).min();
                 match tries {
                     0 if lowest.is_some_and(|lowest| o > lowest) => self.add("unexpected"),
@@ -169,9 +173,9 @@ impl<'a> Twin<'a> {
             for k in keys {
                 let back = (0..i).rev().filter(|&j| self.ops[j].process == self.ops[i].process);
                 let kept = back.take_while(|&j| keeps(self.ops[j], k));
-                let from = kept.filter(|&j| self.ops[j].status == Status::Ok).find_map(|j| {
-                    polls(self.ops[j]).into_iter().rfind(|p| p.0 == k).map(|p| (j, p.1))
-                });
+                let from = kept
+                    .filter(|&j| self.ops[j].status == Status::Ok)
+                    .find_map(|j| polls(self.ops[j]).into_iter().rfind(|p| p.0 == k).map(|p| (j, p.1)));
                 let Some((_, from)) = from.filter(|_| !self.ops[i].rebalanced.contains(&k)) else { continue };
                 let to = polls(self.ops[i]).into_iter().find(|p| p.0 == k).map(|p| p.1);
                 match self.step(k, Some(from), to) {
@@ -188,7 +192,9 @@ impl<'a> Twin<'a> {
                 let back = (0..i).rev().filter(|&j| self.ops[j].process == self.ops[i].process);
                 let kept = back.take_while(|&j| keeps(self.ops[j], k)).filter(|&j| self.ops[j].status != Status::Fail);
                 let sound = |j: usize, s| self.send_place(j, s).filter(|&o| self.step(k, Some(o), Some(o)).is_some());
-                let from = kept.filter_map(|j| sends(self.ops[j]).into_iter().rfind(|s| s.0 == k).and_then(|s| sound(j, s))).next();
+                let from = kept
+                    .filter_map(|j| sends(self.ops[j]).into_iter().rfind(|s| s.0 == k).and_then(|s| sound(j, s)))
+                    .next();
                 let to = sends(self.ops[i]).into_iter().find(|s| s.0 == k).and_then(|s| sound(i, s));
                 if self.step(k, from, to).is_some_and(|step| step < 0) {
                     self.add("nonmonotonic-send");
@@ -254,7 +260,13 @@ impl<'a> Twin<'a> {
     }
 }
 
-fn walk(edges: &[Vec<(usize, Rel)>], start: usize, path: &mut Vec<usize>, rels: &mut Vec<Rel>, kinds: &mut BTreeSet<Anomaly>) {
+fn walk(
+    edges: &[Vec<(usize, Rel)>],
+    start: usize,
+    path: &mut Vec<usize>,
+    rels: &mut Vec<Rel>,
+    kinds: &mut BTreeSet<Anomaly>,
+) {
     for &(to, rel) in &edges[path[path.len() - 1]] {
         rels.push(rel);
         if to == start {
@@ -286,7 +298,7 @@ fn keeps(op: &Op, k: usize) -> bool {
 
 /// Changes values, offsets and outcomes at random.
 fn shake(random: &mut Random, ops: &mut [Op]) {
-    for _ in 0..random.below(4) {
+    for _ in 0..1 + random.below(4) {
         let i = random.below(ops.len());
         let Did::Mops(mops) = &mut ops[i].did else { continue };
         let m = random.below(mops.len());
@@ -298,7 +310,10 @@ fn shake(random: &mut Random, ops: &mut [Op]) {
                 _ => *v = value,
             },
             Mop::Poll(all) => {
-                let Some((_, messages)) = all.first_mut() else { continue };
+                if all.is_empty() {
+                    all.push((0, vec![]));
+                }
+                let (_, messages) = &mut all[0];
                 match random.below(4) {
                     0 => messages.push((offset, value)),
                     1 if !messages.is_empty() => drop(messages.remove(0)),
@@ -349,17 +364,25 @@ fn cycles_are_those_that_walking_all_of_them_finds() {
         let found = checked(&ops);
         let twin = Twin::of(&ops);
         let (wr, all) = (twin.cycles(&[Rel::Wr]), twin.cycles(&[Rel::Wr, Rel::Ww, Rel::Rw]));
-        for (kind, all_of_it) in found.kinds().iter().filter_map(|(kind, all)| Anomaly::from_name(kind).map(|a| (a, all))) {
+        for (kind, all_of_it) in
+            found.kinds().iter().filter_map(|(kind, all)| Anomaly::from_name(kind).map(|a| (a, all)))
+        {
             if kind.name() == "G1a" || kind.name().starts_with("empty") {
                 continue;
             }
             assert!(all.contains(&kind), "seed {seed}: {kind} is none\n{}", text(&ops));
-            assert_eq!(all_of_it.weight == Weight::Violation, wr.contains(&kind), "seed {seed}: {kind}\n{}", text(&ops));
+            assert_eq!(
+                all_of_it.weight == Weight::Violation,
+                wr.contains(&kind),
+                "seed {seed}: {kind}\n{}",
+                text(&ops)
+            );
         }
         let any = |of: &BTreeSet<Anomaly>, weight: Weight| {
-            let has = found.kinds().iter().any(|(k, all)| {
-                all.weight <= weight && Anomaly::from_name(k).is_some_and(|a| of.contains(&a))
-            });
+            let has = found
+                .kinds()
+                .iter()
+                .any(|(k, all)| all.weight <= weight && Anomaly::from_name(k).is_some_and(|a| of.contains(&a)));
             assert_eq!(has, !of.is_empty(), "seed {seed}: {of:?} {:?}\n{}", kinds(&found), text(&ops));
         };
         any(&wr, Weight::Violation);
