@@ -219,9 +219,7 @@ impl<'a> Scanner<'a> {
 
     /// Goes over a bracket or a word; true after a tag, which belongs to the form that follows it.
     fn step(&mut self, depth: &mut usize) -> Option<bool> {
-        let first = self.peek()?;
-        let bytes = self.text.as_bytes();
-        match first {
+        match self.peek()? {
             b'[' | b'(' | b'{' => {
                 *depth += 1;
                 self.at += 1;

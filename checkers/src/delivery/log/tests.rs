@@ -206,3 +206,40 @@ fn only_a_poll_that_goes_back_within_an_operation_is_known_before_the_end() {
     let found = replay(&history, Box::new(log));
     assert!(found.is_invalid());
 }
+
+#[test]
+fn cycles_over_ww_and_rw_are_noted_unless_they_are_forbidden() {
+    let g0 = "invoke 0 send [[:send :x 1] [:send :y 1]] / invoke 1 send [[:send :x 2] [:send :y 2]] / \
+              ok 0 send [[:send :x [0 1]] [:send :y [1 1]]] / ok 1 send [[:send :x [1 2]] [:send :y [0 2]]] / \
+              invoke 2 poll [[:poll]] / ok 2 poll [[:poll {:x [[0 1] [1 2]] :y [[0 2] [1 1]]}]]";
+    let single = "invoke 0 send [[:send :x 1] [:send :y 1]] / invoke 2 poll [[:poll]] / ok 0 send [[:send :x [0 1]] [:send :y [0 1]]] / \
+                  ok 2 poll [[:poll {:x [[0 1]] :y []}]] / invoke 0 send [[:send :x 2] [:send :y 2]] / invoke 2 poll [[:poll]] / \
+                  ok 0 send [[:send :x [1 2]] [:send :y [1 2]]] / ok 2 poll [[:poll {:x [[1 2]] :y [[0 1]]}]]";
+    let weight = |text: &str, kind: &str, cycles: Forbid| {
+        let found = check(&of(text), &Options { cycles, ..Options::default() }, &Budget::unlimited());
+        found.kinds()[kind].weight
+    };
+    use Weight::{Note, Violation};
+    for (text, kind, expected) in
+        [(g0, "G0", [Note, Violation, Violation]), (single, "G-single-item", [Note, Note, Violation])]
+    {
+        let found = [Forbid::Wr, Forbid::Ww, Forbid::Rw].map(|cycles| weight(text, kind, cycles));
+        assert_eq!(found, expected, "{kind}");
+        let examples = &judged(text).kinds()[kind].examples;
+        assert!(examples[0].ops.len() == 2 && examples[0].text.contains("sent the next"), "{examples:?}");
+    }
+}
+
+#[test]
+fn polling_what_is_sent_later_is_a_cycle_over_wr_even_outside_transactions() {
+    let text = "invoke 0 poll [[:poll]] / ok 0 poll [[:poll {:x [[0 1]]}]] / invoke 1 send [[:send :x 1]] / ok 1 send [[:send :x [0 1]]]";
+    for transactional in [true, false] {
+        let found = check(&of(text), &Options { transactional, ..Options::default() }, &Budget::unlimited());
+        assert_eq!(kinds(&found), ["G1c-realtime"]);
+    }
+    let own = text.replace("invoke 1", "invoke 0").replace("ok 1", "ok 0");
+    assert_eq!(kinds(&judged(&own)), ["G1c-process"]);
+    let mutual = "invoke 0 txn [[:send :x 1] [:poll]] / invoke 1 txn [[:send :y 2] [:poll]] / \
+                  ok 0 txn [[:send :x [0 1]] [:poll {:y [[0 2]]}]] / ok 1 txn [[:send :y [0 2]] [:poll {:x [[0 1]]}]]";
+    assert_eq!(kinds(&judged(mutual)), ["G1c"]);
+}

@@ -546,6 +546,33 @@ fn last_of(op: &Op, k: usize) -> Option<(i64, i64)> {
 }
 
 #[test]
+fn a_poll_of_what_is_sent_later_is_found_as_a_cycle() {
+    let (first, count) = runs(1_500);
+    let mut spoilt = 0;
+    for seed in first..first + count {
+        let mut ops = valid(&mut Random::new(seed + 5), 10 + seed as usize % 30);
+        let sends = |op: &Op| match op.mops() {
+            [Mop::Send(k, Some(o), v), ..] if op.status == Status::Ok => Some((*k, *o, *v)),
+            _ => None,
+        };
+        let place = ops.iter().enumerate().find_map(|(i, op)| {
+            let later = |later: &&Op| later.invoke > op.complete && later.process != op.process;
+            let polls = op.status == Status::Ok && op.f() == "poll";
+            ops.iter().filter(later).find_map(sends).filter(|_| polls).map(|sent| (i, sent))
+        });
+        let Some((i, (k, o, v))) = place else { continue };
+        spoilt += 1;
+        ops[i].mops_mut().push(Mop::Poll(vec![(k, vec![(o, v)])]));
+        let found = checked(&ops);
+        let id = ids(&ops)[i];
+        let cycles = found.violations().filter(|(kind, _)| kind.starts_with("G1c"));
+        let shown = cycles.into_iter().any(|(_, all)| all.examples.iter().any(|e| e.ops.contains(&id)));
+        assert!(shown, "seed {seed}: {id}: {found:#?}\n{}", text(&ops));
+    }
+    assert!(spoilt > count / 10, "{spoilt}");
+}
+
+#[test]
 fn whatever_is_spoiled_is_found_and_named() {
     const KINDS: [&str; 13] = [
         "inconsistent-offsets",
