@@ -225,7 +225,8 @@ fn cycles_over_ww_and_rw_are_noted_unless_they_are_forbidden() {
     {
         let found = [Forbid::Wr, Forbid::Ww, Forbid::Rw].map(|cycles| weight(text, kind, cycles));
         assert_eq!(found, expected, "{kind}");
-        let examples = &judged(text).kinds()[kind].examples;
+        let found = judged(text);
+        let examples = &found.kinds()[kind].examples;
         assert!(examples[0].ops.len() == 2 && examples[0].text.contains("sent the next"), "{examples:?}");
     }
 }
