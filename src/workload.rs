@@ -85,7 +85,9 @@ pub fn guess(history: &History) -> Workload {
     let is = format!("operations are {fs}");
     let register = shape.fs.iter().all(|f| f == "cas" || REGISTER.contains(&f.as_str()));
     match () {
-        () if shape.sends_or_polls => of("kafka", None, format!("{is}, of [:send k v] or [:poll {k [[offset v] …]}]")),
+        () if shape.sends_or_polls => {
+            of("kafka", None, format!("{is}, of [:send k v] or [:poll {{k [[offset v] …]}}]"))
+        }
         () if register && shape.writes_versions => same("versioned-register", "writes of [nil value]".into()),
         () if register && shape.cas_of_pairs => {
             let why = "a cas of [nil [old new]], but no write of [nil value]";
