@@ -205,15 +205,13 @@ fn shape(history: &History) -> Shape {
             continue;
         }
         if op.f().is_some_and(is_log) && !shape.sends_or_polls {
-            let mut texts =
-                [op.input(), op.output()].into_iter().filter_map(|v| v.elements()).flat_map(|list| list.iter());
-            shape.sends_or_polls = texts.any(|item| match item {
-                Scalar::Text(text) => {
-                    let text = op.text(text);
-                    ["[:poll", "[:send", "[\"poll\"", "[\"send\""].iter().any(|head| text.starts_with(head))
-                }
+            let heads = ["[:poll", "[:send", "[\"poll\"", "[\"send\""];
+            let is = |item: Scalar| match item {
+                Scalar::Text(text) => heads.iter().any(|head| op.text(text).starts_with(head)),
                 _ => false,
-            });
+            };
+            let values = [op.input(), op.output()];
+            shape.sends_or_polls = values.iter().any(|value| value.elements().is_some_and(|list| list.iter().any(is)));
         }
         look_closer(history, &op, &mut shape, &mut holds);
         if op.status() == Status::Ok && matches!(op.f(), Some("read" | "r" | "read-all" | "value")) {
