@@ -9,6 +9,7 @@ use crate::check::CheckerInfo;
 
 /// What their flags say.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 pub struct Settings {
     /// Checker log: consumers subscribe, even where the history does not tell, so that a rebalance between two polls may move them
     #[arg(long)]
