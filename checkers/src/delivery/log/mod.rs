@@ -34,7 +34,8 @@
 //!
 //! # Cost
 //!
-//! O(n log n) for sorting messages by offset, all else linear; 60 bytes a message, 4 a send or poll of one, 26 an operation.
+//! O(n log n) for sorting messages by offset, all else linear; about 80 bytes a message, 4 a send or poll of one and 8 an edge, 26 an
+//! operation.
 //! Nothing depends on how high offsets are.
 //!
 //! The batch form drives the incremental one. While a history is written, only polls that go back within an operation are told
