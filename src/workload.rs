@@ -53,6 +53,8 @@ struct Shape {
     acquires_again: bool,
     /// A process released what it had not acquired.
     releases_others: bool,
+    /// Micro-operations that send to partitions and poll them.
+    sends_or_polls: bool,
     /// A read was invoked with something: where to read, say.
     reads_somewhere: bool,
     clients: u64,
@@ -75,16 +77,19 @@ pub fn guess(history: &History) -> Workload {
     if shape.clients == 0 {
         return of("unknown", None, "no client operation".into());
     }
-    if shape.txns > 0 {
+    let has = |f: &str| shape.fs.iter().any(|x| x == f);
+    if shape.txns > 0 && !shape.sends_or_polls {
         return transactional(&shape);
     }
-    let has = |f: &str| shape.fs.iter().any(|x| x == f);
     let any = |names: &[&str]| names.iter().any(|f| has(f));
     let all = |allowed: &[&str]| shape.fs.iter().all(|f| allowed.contains(&f.as_str()));
     let fs = shape.fs.join(", ");
     let is = format!("operations are {fs}");
     let register = shape.fs.iter().all(|f| f == "cas" || REGISTER.contains(&f.as_str()));
     match () {
+        () if shape.sends_or_polls => {
+            of("kafka", None, format!("{is}, of [:send k v] or [:poll {{k [[offset v] …]}}]"))
+        }
         () if register && shape.writes_versions => same("versioned-register", "writes of [nil value]".into()),
         () if register && shape.cas_of_pairs => {
             let why = "a cas of [nil [old new]], but no write of [nil value]";
@@ -205,7 +210,17 @@ fn shape(history: &History) -> Shape {
                 }
                 shape.mop_reads_list |= matches!(mop.value, ValueRef::List(_));
             }
+            shape.sends_or_polls |= op.f().is_some_and(is_log) && txn.iter().any(|mop| op.mop_name(mop.f) == "send");
             continue;
+        }
+        if op.f().is_some_and(is_log) && !shape.sends_or_polls {
+            let heads = ["[:poll", "[:send", "[\"poll\"", "[\"send\""];
+            let is = |item: Scalar| match item {
+                Scalar::Text(text) => heads.iter().any(|head| op.text(text).starts_with(head)),
+                _ => false,
+            };
+            let values = [op.input(), op.output()];
+            shape.sends_or_polls = values.iter().any(|value| value.elements().is_some_and(|list| list.iter().any(is)));
         }
         look_closer(history, &op, &mut shape, &mut holds);
         if op.status() == Status::Ok && matches!(op.f(), Some("read" | "r" | "read-all" | "value")) {
@@ -225,6 +240,10 @@ fn shape(history: &History) -> Shape {
         }
     }
     shape
+}
+
+fn is_log(f: &str) -> bool {
+    matches!(f, "send" | "poll" | "txn")
 }
 
 /// What tells objects apart whose operations bear the same names.

@@ -126,6 +126,8 @@ fn a_guess_says_its_reason_and_takes_what_accuses_less() {
         ("invoke 0 read / ok 0 read {0 1}", "bank", None, "balances"),
         ("invoke 0 txn [[:w :x 1]] / ok 0", "rw-register", None, "registers"),
         ("invoke 0 send 1 / ok 0 / invoke 0 poll / ok 0 poll 1", "log", None, "send"),
+        ("invoke 0 send [[:send :x 1]] / ok 0 send [[:send :x [0 1]]]", "kafka", None, "[:send k v]"),
+        ("invoke 0 poll [[:poll]] / ok 0 poll [[:poll {:x [[0 1]]}]]", "kafka", None, "[:poll {k"),
     ] {
         let workload = guess(&history(text).unwrap());
         assert_eq!((workload.name, workload.model), (name, model), "{text}");

@@ -673,6 +673,11 @@ impl<'a> OpRef<'a> {
         col.iter().flat_map(move |c| c.get(i)).map(move |(n, v)| (shared.names.get(n), shared.texts.get(v)))
     }
 
+    /// Appends the canonical EDN text of a value of its history.
+    pub fn write_value(&self, v: ValueRef<'_>, out: &mut String) {
+        self.shared.write_value(v, out);
+    }
+
     /// Appends the EDN text of the value that its invocation bore: `[k v]` if keys came so, the transaction if it is one.
     pub fn write_invoke_value(&self, out: &mut String) {
         match (self.chunk.input.get(self.i), self.txn()) {

@@ -6,6 +6,7 @@
 pub mod delivery;
 pub mod describe;
 pub mod invariant;
+pub mod log;
 pub mod session;
 
 use elench_checkers::Budget;
@@ -21,6 +22,9 @@ pub struct Settings {
     /// Of deliveries.
     #[command(flatten)]
     pub delivery: delivery::Settings,
+    /// Of logs.
+    #[command(flatten)]
+    pub log: log::Settings,
     /// Of sessions.
     #[command(flatten)]
     pub session: session::Settings,
@@ -62,7 +66,7 @@ pub struct Entry {
 
 /// All checkers of all groups.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [delivery::ENTRIES, session::ENTRIES, invariant::ENTRIES, describe::ENTRIES].into_iter().flatten()
+    [delivery::ENTRIES, log::ENTRIES, session::ENTRIES, invariant::ENTRIES, describe::ENTRIES].into_iter().flatten()
 }
 
 /// The checker of this name.

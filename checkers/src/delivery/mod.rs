@@ -1,0 +1,3 @@
+//! Was anything acknowledged lost, doubled, or out of order?
+
+pub mod log;
