@@ -353,7 +353,8 @@ fn in_battery(checker: &str, name: &str, history: &History, options: &CheckOptio
         return Err(doubt.clone());
     }
     let (settings, budget) = (&options.settings, &options.budget);
-    (entry.run)(&battery::Run { history, name, settings, budget, examples: options.examples.max(1) })
+    let (examples, named) = (options.examples.max(1), options.checkers.iter().any(|c| c == checker));
+    (entry.run)(&battery::Run { history, name, settings, budget, examples, named })
 }
 
 /// Holds a history against a model: `linear`, `sequential` or `k-atomic`.

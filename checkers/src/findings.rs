@@ -212,6 +212,11 @@ impl Findings {
         }
     }
 
+    /// Everything found so far is about this key.
+    pub fn name_key(&mut self, key: Option<String>) {
+        self.kinds.values_mut().flat_map(|kind| &mut kind.examples).for_each(|e| e.key = key.clone());
+    }
+
     /// Takes in what was found in another part of the same history. The facts of a part are its own and are dropped; a part
     /// without evidence leaves the whole as it is.
     pub fn merge(&mut self, part: Findings) {
@@ -284,7 +289,7 @@ pub fn by_key(history: &History, examples: usize, check: impl Fn(Part<'_>) -> Fi
         let mut text = String::new();
         history.write_scalar(index.keys()[k], &mut text);
         let mut found = check(Part { history, rows: Some((index.rows(k), index.keyless())) });
-        found.kinds.values_mut().flat_map(|kind| &mut kind.examples).for_each(|e| e.key = Some(text.clone()));
+        found.name_key(Some(text));
         found.coverage.keys = 1;
         found.coverage.keys_decided = u64::from(found.undecided.is_none());
         if let Some(why) = found.undecided.clone().filter(|why| *why != Why::NoEvidence) {

@@ -2,6 +2,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod budget;
+pub mod delivery;
 pub mod descriptive;
 pub mod findings;
 pub mod graph;

@@ -17,7 +17,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::columns::{ExtraCol, Scalar, ScalarCol, TxnCol, TxnRef, ValueCol, ValueRef};
-use crate::event::write_ints;
+use crate::event::{TextId, write_ints};
 use crate::faults::FaultWindow;
 use crate::text::TextPool;
 use crate::value::push_int;
@@ -661,6 +661,21 @@ impl<'a> OpRef<'a> {
     fn fields(&self, col: &'a Option<ExtraCol>) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let (shared, i) = (self.shared, self.i);
         col.iter().flat_map(move |c| c.get(i)).map(move |(n, v)| (shared.names.get(n), shared.texts.get(v)))
+    }
+
+    /// The text of an id that stands in one of its columns.
+    pub fn text(&self, id: TextId) -> &'a str {
+        self.shared.texts.get(id)
+    }
+
+    /// The id of a text, if its history holds it.
+    pub fn find_text(&self, text: &str) -> Option<TextId> {
+        self.shared.texts.find(text)
+    }
+
+    /// Appends the canonical EDN text of a value of its history.
+    pub fn write_value(&self, v: ValueRef<'_>, out: &mut String) {
+        self.shared.write_value(v, out);
     }
 
     /// Appends the EDN text of the value that its invocation bore: `[k v]` if keys came so, the transaction if it is one.
