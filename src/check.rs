@@ -274,7 +274,7 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
         None => guess(history),
         Some(name) => {
             let name = known_workload(name)?;
-            let model = MODELS.iter().any(|m| m.name == name).then_some(name);
+            let model = MODELS.iter().any(|m| m.name == name && !is_of_battery(name)).then_some(name);
             Workload { name, why: "as asked".into(), model }
         }
     };
@@ -291,17 +291,24 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
 }
 
 fn known_workload(name: &str) -> Result<&'static str, BadRequest> {
-    let transactional = ["list-append", "rw-register"].into_iter();
-    MODELS.iter().map(|m| m.name).chain(transactional).find(|m| *m == name).ok_or_else(|| {
-        BadRequest(format!(
-            "no checker judges the workload `{name}`: this version knows list-append, rw-register, {}",
-            list(MODELS.map(|m| m.name))
-        ))
+    let known = || {
+        let of_battery = battery::entries().flat_map(|entry| entry.workloads.iter().copied());
+        ["list-append", "rw-register"].into_iter().chain(MODELS.iter().map(|m| m.name)).chain(of_battery)
+    };
+    known().find(|known| *known == name).ok_or_else(|| {
+        let mut names = Vec::new();
+        known().for_each(|name| {
+            if !names.contains(&name) {
+                names.push(name)
+            }
+        });
+        BadRequest(format!("no checker judges the workload `{name}`: this version knows {}", names.join(", ")))
     })
 }
 
-fn list<const N: usize>(names: [&str; N]) -> String {
-    names.join(", ")
+/// Does a checker of deliveries, sessions or invariants judge this workload, unless a model is named?
+fn is_of_battery(workload: &str) -> bool {
+    battery::entries().any(|entry| entry.info.judges && entry.workloads.contains(&workload))
 }
 
 fn pick(options: &CheckOptions, has_model: bool, workload: &Workload) -> Result<Vec<&'static CheckerInfo>, BadRequest> {

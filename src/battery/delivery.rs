@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use elench_checkers::delivery::{
-    Dump, Effects, Guarantee, KeyPath, QueueOptions, broadcast, exactly_once, no_lost_ack, parse_dump, prefix, queue, set,
-    set_full, total_queue, unique_ids,
+    Dump, Effects, Guarantee, KeyPath, QueueOptions, broadcast, exactly_once, no_lost_ack, parse_dump, prefix, queue,
+    set, set_full, total_queue, unique_ids,
 };
 use elench_checkers::findings::Findings;
 use elench_formats::History;

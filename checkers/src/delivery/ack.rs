@@ -46,7 +46,9 @@ pub fn no_lost_ack(history: &History, dumps: &[Dump], examples: usize) -> Findin
     if let Err(why) = books.fill(dumps) {
         books.findings.undecided(Why::Other(why));
     }
-    books.tell(dumps.len())
+    let by_key = books.order.iter().any(|book| book.key != Scalar::Nil);
+    let placed = by_key && dumps.iter().any(|dump| is_of_places(&dump.content));
+    books.tell(dumps.len(), placed)
 }
 
 /// What is known of one key.
@@ -169,7 +171,10 @@ impl<'a> Books<'a> {
             self.dump(replica, dump, keyed)?;
         }
         if dumps.is_empty() && nothing_shown && whole_reads > 0 {
-            return Err("operations bear keys, and reads without a key return many: give the last one as a dump (--final FILE)".into());
+            return Err(
+                "operations bear keys, and reads without a key return many: give the last one as a dump (--final FILE)"
+                    .into(),
+            );
         }
         if dumps.is_empty() && nothing_shown {
             return Err(match scalar_reads {
@@ -281,7 +286,7 @@ impl<'a> Books<'a> {
         Ok(())
     }
 
-    fn tell(mut self, replicas: usize) -> Findings {
+    fn tell(mut self, replicas: usize, placed: bool) -> Findings {
         let mut findings = std::mem::replace(&mut self.findings, Findings::new(0));
         let mut judged = Judged::default();
         for book in &self.order {
@@ -291,7 +296,7 @@ impl<'a> Books<'a> {
                 text
             });
             let mut part = Findings::new(findings.examples());
-            let told = Teller { book, history: self.history, replicas, findings: &mut part };
+            let told = Teller { book, history: self.history, replicas, placed, findings: &mut part };
             told.tell(&mut judged);
             part.name_key(key);
             findings.merge(part);
@@ -338,6 +343,8 @@ struct Teller<'a, 'f> {
     book: &'a Book,
     history: &'a History,
     replicas: usize,
+    /// Does a dump say what one value lies at each key?
+    placed: bool,
     findings: &'f mut Findings,
 }
 
@@ -349,7 +356,7 @@ impl Teller<'_, '_> {
         let name = |id: u32| book.elements.name(id, Some(self.history));
         tell_foreign(foreign, &book.attempts, &name, self.findings);
         let dumped = book.dumps.iter().fold(RoaringBitmap::new(), |all, dump| all | dump);
-        let one_at_each = !book.writes.is_empty();
+        let one_at_each = self.placed;
         self.tell_foreign_of_dumps(&dumped, one_at_each);
         for (id, read) in &book.twice {
             let ops = read.iter().map(|read| OpId(read.invoke));
@@ -378,17 +385,18 @@ impl Teller<'_, '_> {
                     Example::new([OpId(op)], format!("op {op}, which wrote {name}, failed, and it is there at the end"))
                 }),
                 None if one_at_each => {}
-                None => self
-                    .findings
-                    .violation("unexpected", || Example::new([], format!("{name} is there at the end, and nobody wrote it"))),
+                None => self.findings.violation("unexpected", || {
+                    Example::new([], format!("{name} is there at the end, and nobody wrote it"))
+                }),
             }
         }
     }
 
     fn recovered(&mut self, id: u32) {
         let (op, name) = (self.book.attempts.op(id), self.name(id));
-        self.findings
-            .note("recovered", || Example::new([OpId(op)], format!("op {op} wrote {name} and never heard; it is there")));
+        self.findings.note("recovered", || {
+            Example::new([OpId(op)], format!("op {op} wrote {name} and never heard; it is there"))
+        });
     }
 
     fn tell_dumped(&mut self, dumped: &RoaringBitmap, judged: &mut Judged) {
@@ -413,7 +421,10 @@ impl Teller<'_, '_> {
                 self.findings.violation("lost", || {
                     let seen = sight.map_or(String::new(), |s| format!(", op {} showed it", s.invoke));
                     let ops = [OpId(op)].into_iter().chain(sight.map(|s| OpId(s.invoke)));
-                    Example::new(ops, format!("op {op} wrote {name} and was acknowledged{seen}, and it is not there at the end"))
+                    Example::new(
+                        ops,
+                        format!("op {op} wrote {name} and was acknowledged{seen}, and it is not there at the end"),
+                    )
                 });
             }
         }
@@ -449,13 +460,19 @@ impl Teller<'_, '_> {
                 judged.asked += 1;
                 let name = self.name(id);
                 self.findings.note("late", || {
-                    let text = format!("op {op} wrote {name} and was acknowledged, op {} misses it, and a read shows it", miss.invoke);
+                    let text = format!(
+                        "op {op} wrote {name} and was acknowledged, op {} misses it, and a read shows it",
+                        miss.invoke
+                    );
                     Example::new([OpId(op), OpId(miss.invoke)], text)
                 });
             } else if sight.is_none() {
                 let name = self.name(id);
                 self.findings.note("unread", || {
-                    Example::new([OpId(op)], format!("op {op} wrote {name}, and nothing was read after the acknowledgement"))
+                    Example::new(
+                        [OpId(op)],
+                        format!("op {op} wrote {name}, and nothing was read after the acknowledgement"),
+                    )
                 });
             }
         }

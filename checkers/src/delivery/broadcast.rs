@@ -91,14 +91,18 @@ impl Broadcast {
         for node in self.nodes.values() {
             for &(id, read) in &node.twice {
                 findings.note("duplicated", || {
-                    Example::new([OpId(read.invoke)], format!("op {} returned {} more than once", read.invoke, name(id)))
+                    Example::new(
+                        [OpId(read.invoke)],
+                        format!("op {} returned {} more than once", read.invoke, name(id)),
+                    )
                 });
             }
             let foreign = node.view.ever().iter().filter_map(|id| Some((id, node.view.first_sight(id)?)));
             tell_foreign(foreign, &self.attempts, &name, &mut findings);
         }
         let (judged, converged) = self.tell_nodes(&name, &mut findings);
-        let unread: Vec<_> = self.nodes.iter().filter(|(_, n)| n.view.reads() == 0).map(|(name, _)| name.clone()).collect();
+        let unread: Vec<_> =
+            self.nodes.iter().filter(|(_, n)| n.view.reads() == 0).map(|(name, _)| name.clone()).collect();
         findings.fact("nodes read", Fact::Count((self.nodes.len() - unread.len()) as u64));
         if !unread.is_empty() {
             findings.fact("nodes never read", Fact::Text(unread.join(", ")));
@@ -137,8 +141,11 @@ impl Broadcast {
                 let before = of.view.last_sight(id);
                 findings.violation(if before.is_some() { "lost" } else { "unreached" }, || {
                     let showed = before.map_or(String::new(), |b| format!(" and shown there by op {}", b.invoke));
-                    let text =
-                        format!("{} was broadcast by op {op}{showed}, and the last read of {node}, op {}, misses it", name(id), miss.invoke);
+                    let text = format!(
+                        "{} was broadcast by op {op}{showed}, and the last read of {node}, op {}, misses it",
+                        name(id),
+                        miss.invoke
+                    );
                     let ops = [OpId(op)].into_iter().chain(before.map(|b| OpId(b.invoke)));
                     Example::new(ops.chain([OpId(miss.invoke)]), text)
                 });

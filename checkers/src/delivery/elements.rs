@@ -7,10 +7,10 @@
 //! Elements that are no scalars (vectors, sets) are known by their canonical EDN text. O(1) an element; nothing for those near the
 //! base, about 30 bytes for others.
 
-use elench_formats::{History, Value};
 use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::OpRef;
 use elench_formats::text::TextPool;
+use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 

@@ -99,7 +99,10 @@ impl UniqueIds {
             });
             self.violated = Some("duplicate");
             self.findings.violation("duplicate", || {
-                Example::new([OpId(earlier), OpId(index)], format!("op {earlier} and op {index} were both given {}", text()))
+                Example::new(
+                    [OpId(earlier), OpId(index)],
+                    format!("op {earlier} and op {index} were both given {}", text()),
+                )
             });
         }
         self.grow(op, value);
@@ -121,7 +124,8 @@ impl UniqueIds {
         {
             self.violated = Some("nonmonotonic-process");
             self.findings.violation("nonmonotonic-process", || {
-                let text = format!("process {process} was given {before} by op {earlier}, then {n} by op {}", op.index());
+                let text =
+                    format!("process {process} was given {before} by op {earlier}, then {n} by op {}", op.index());
                 Example::new([OpId(earlier), OpId(op.index())], text)
             });
         }

@@ -141,7 +141,8 @@ fn walk<'v, 's>(value: &'v Value, steps: impl Iterator<Item = &'s str>) -> Optio
             Value::Vector(items) => items.get(step.parse::<usize>().ok()?)?,
             Value::Map(entries) => {
                 let number = || step.parse::<i64>().ok();
-                let by_number = || entries.iter().find(|(k, _)| number().is_some() && k.as_int() == number()).map(|(_, v)| v);
+                let by_number =
+                    || entries.iter().find(|(k, _)| number().is_some() && k.as_int() == number()).map(|(_, v)| v);
                 at.get(step).or_else(by_number)?
             }
             _ => return None,
@@ -394,10 +395,14 @@ impl Requests<'_> {
                     // What lies at a key in a dump: records, or one, or a state that the key alone tells of.
                     let mut found = String::new();
                     match place {
-                        Value::Vector(items) if items.iter().all(|i| matches!(i, Value::Map(_))) && !items.is_empty() => {
+                        Value::Vector(items)
+                            if items.iter().all(|i| matches!(i, Value::Map(_))) && !items.is_empty() =>
+                        {
                             items.iter().for_each(|record| self.record(record, NONE));
                         }
-                        place if matches!(place, Value::Map(_)) && self.path.of_record(place, &mut found) => self.record(place, NONE),
+                        place if matches!(place, Value::Map(_)) && self.path.of_record(place, &mut found) => {
+                            self.record(place, NONE)
+                        }
                         _ => self.record(key, NONE),
                     }
                 }
@@ -520,18 +525,17 @@ impl Requests<'_> {
             }
         }
         let Some(looked) = looked else {
-            findings.undecided(Why::Other("there are no effects to look at: nothing was consumed or read, and no --effects FILE".into()));
+            findings.undecided(Why::Other(
+                "there are no effects to look at: nothing was consumed or read, and no --effects FILE".into(),
+            ));
             return findings;
         };
         let demanded = guarantee.unwrap_or(Guarantee::ExactlyOnce);
-        let (doubled, lost, undecided) = self.tell_effects(&known, &looked, demanded, guarantee.is_some(), &mut findings);
+        let (doubled, lost, undecided) =
+            self.tell_effects(&known, &looked, demanded, guarantee.is_some(), &mut findings);
         self.tell_conflicts(&mut findings);
         let weak = self.weakness(&known, retried);
-        for (name, broken) in [
-            ("exactly-once", doubled + lost),
-            ("at-least-once", lost),
-            ("at-most-once", doubled),
-        ] {
+        for (name, broken) in [("exactly-once", doubled + lost), ("at-least-once", lost), ("at-most-once", doubled)] {
             let open = weak.is_some() || (undecided > 0 && name != "at-most-once");
             let text = match (broken, open) {
                 (0, false) => "holds in this history".to_string(),
@@ -544,7 +548,9 @@ impl Requests<'_> {
             findings.undecided(Why::Other(why));
         }
         if undecided > 0 {
-            let why = format!("{undecided} acknowledged requests show no effect, and consumers that crashed may have had it; --delivery says what is promised");
+            let why = format!(
+                "{undecided} acknowledged requests show no effect, and consumers that crashed may have had it; --delivery says what is promised"
+            );
             findings.undecided(Why::Other(why));
         }
         findings
@@ -557,7 +563,8 @@ impl Requests<'_> {
         }
         if retried == 0 {
             let own = known.iter().all(|(id, r)| self.keys.get(*id) == r.first.to_string());
-            let what = if own { "the business key is the operation's own id" } else { "no two attempts share a business key" };
+            let what =
+                if own { "the business key is the operation's own id" } else { "no two attempts share a business key" };
             return Some(format!("oracle-too-weak: {what}, so that nothing is shown of trying again"));
         }
         (self.effects == 0 && self.effects_without_key > 0)
@@ -575,7 +582,8 @@ impl Requests<'_> {
     ) -> (u64, u64, u64) {
         let weigh = |allowed: bool| if allowed { Weight::Note } else { Weight::Violation };
         let key = |id: u32| self.keys.get(id);
-        let ops = |r: &Request| [r.first, r.second, r.ack_op, r.shown_by].into_iter().filter(|&op| op != NONE).map(OpId);
+        let ops =
+            |r: &Request| [r.first, r.second, r.ack_op, r.shown_by].into_iter().filter(|&op| op != NONE).map(OpId);
         let distinct = |r: &Request| {
             let mut ops: Vec<OpId> = ops(r).collect();
             ops.sort_unstable();
@@ -593,7 +601,10 @@ impl Requests<'_> {
             }
             if r.effects > 0 && r.failed == r.attempts {
                 findings.violation("aborted-effect", || {
-                    Example::new(distinct(r), format!("every attempt of key {} failed, op {} first, and it has an effect", key(*id), r.first))
+                    Example::new(
+                        distinct(r),
+                        format!("every attempt of key {} failed, op {} first, and it has an effect", key(*id), r.first),
+                    )
                 });
             }
             if r.effects > 0 && r.ack == NONE && r.failed < r.attempts {
@@ -606,7 +617,10 @@ impl Requests<'_> {
                     missing.push((*id, *r));
                 } else {
                     findings.note("unread", || {
-                        Example::new([OpId(r.ack_op)], format!("key {} was acknowledged after effects were last looked for", key(*id)))
+                        Example::new(
+                            [OpId(r.ack_op)],
+                            format!("key {} was acknowledged after effects were last looked for", key(*id)),
+                        )
                     });
                 }
             }
@@ -616,7 +630,10 @@ impl Requests<'_> {
         for (id, r) in &missing {
             let (kind, allowed) = if excused { ("missing-effect", true) } else { ("lost-effect", demanded.may_lose()) };
             findings.add(kind, weigh(allowed), || {
-                Example::new(distinct(r), format!("key {} was acknowledged by op {}, and it has no effect", key(*id), r.ack_op))
+                Example::new(
+                    distinct(r),
+                    format!("key {} was acknowledged by op {}, and it has no effect", key(*id), r.ack_op),
+                )
             });
         }
         if excused { (doubled, 0, n) } else { (doubled, n, 0) }
@@ -636,7 +653,11 @@ impl Requests<'_> {
             };
             findings.violation("conflicting-effect", || {
                 let named: Vec<String> = ops.iter().map(|op| format!("op {op}")).collect();
-                let text = format!("key {}: different payloads under one key {how}, of {}", self.keys.get(id), named.join(" and "));
+                let text = format!(
+                    "key {}: different payloads under one key {how}, of {}",
+                    self.keys.get(id),
+                    named.join(" and ")
+                );
                 Example::new(ops.iter().map(|&op| OpId(op)), text)
             });
         }

@@ -89,7 +89,9 @@ fn one(part: Part<'_>, window: u32, examples: usize) -> Findings {
     }
     let history = part.history();
     if !order.again.is_empty() {
-        order.findings.fact("elements not judged, as they were attempted more than once", Fact::Count(order.again.len()));
+        order
+            .findings
+            .fact("elements not judged, as they were attempted more than once", Fact::Count(order.again.len()));
     }
     let (views, mut shared) = ((reads.len() + takes.len()) as u64, View::default());
     for op in &reads {
@@ -186,10 +188,14 @@ impl Order {
         if producer == NOBODY {
             match self.failed.get(&id) {
                 Some(&failed) => findings.violation("aborted-effect", || {
-                    Example::new([OpId(failed), OpId(by)], format!("op {by} shows {}, and op {failed}, which produced it, failed", name()))
+                    Example::new(
+                        [OpId(failed), OpId(by)],
+                        format!("op {by} shows {}, and op {failed}, which produced it, failed", name()),
+                    )
                 }),
-                None => findings
-                    .violation("insert", || Example::new([OpId(by)], format!("op {by} shows {}, which nobody produced", name()))),
+                None => findings.violation("insert", || {
+                    Example::new([OpId(by)], format!("op {by} shows {}, which nobody produced", name()))
+                }),
             }
             return;
         }
@@ -201,7 +207,8 @@ impl Order {
         if number >= greatest.0 {
             *greatest = (number, by);
         } else if greatest.0 - number >= self.window {
-            let (first, then) = (producers[producer as usize][number as usize], producers[producer as usize][greatest.0 as usize]);
+            let (first, then) =
+                (producers[producer as usize][number as usize], producers[producer as usize][greatest.0 as usize]);
             let before = greatest.1;
             findings.violation("reorder", || {
                 let text = format!(

@@ -216,7 +216,9 @@ impl Queues {
             self.tell_order(&name, &mut findings);
         }
         match self.asks {
-            Asks::Queue if self.gave == 0 => findings.undecided(Why::Other("nothing was dequeued, so nothing was shown".into())),
+            Asks::Queue if self.gave == 0 => {
+                findings.undecided(Why::Other("nothing was dequeued, so nothing was shown".into()))
+            }
             Asks::Queue => {}
             Asks::Total => self.tell_lost(&name, &mut findings),
         }
@@ -229,13 +231,17 @@ impl Queues {
         if flow.first > flow.out_at {
             match failed {
                 Some(failed) => findings.violation("aborted-effect", || {
-                    Example::new([OpId(failed), OpId(out)], format!("op {out} dequeued {}, and op {failed}, which enqueued it, failed", name(id)))
+                    Example::new(
+                        [OpId(failed), OpId(out)],
+                        format!("op {out} dequeued {}, and op {failed}, which enqueued it, failed", name(id)),
+                    )
                 }),
                 None if flow.tries == 0 => findings.violation("unexpected", || {
                     Example::new([OpId(out)], format!("op {out} dequeued {}, which nobody ever enqueued", name(id)))
                 }),
                 None => findings.violation("dequeued-before-enqueued", || {
-                    let text = format!("op {out} had dequeued {} before op {} began to enqueue it", name(id), flow.first);
+                    let text =
+                        format!("op {out} had dequeued {} before op {} began to enqueue it", name(id), flow.first);
                     Example::new([OpId(out), OpId(flow.first)], text)
                 }),
             }
@@ -250,7 +256,8 @@ impl Queues {
                 _ => Weight::Note,
             };
             findings.add("duplicate", weight, || {
-                let text = format!("{} came out {} times and went in {} at most", name(id), flow.out, times(flow.tries));
+                let text =
+                    format!("{} came out {} times and went in {} at most", name(id), flow.out, times(flow.tries));
                 let mut ops = vec![OpId(flow.first), OpId(flow.out_op), OpId(flow.out_last)];
                 ops.dedup();
                 Example::new(ops, text)
@@ -259,7 +266,10 @@ impl Queues {
         if flow.out.min(flow.tries) > flow.acked {
             findings.note("recovered", || {
                 let ops = [OpId(flow.first), OpId(out)];
-                Example::new(ops, format!("{} was enqueued with an outcome that nobody knows, and op {out} dequeued it", name(id)))
+                Example::new(
+                    ops,
+                    format!("{} was enqueued with an outcome that nobody knows, and op {out} dequeued it", name(id)),
+                )
             });
         }
     }
@@ -288,7 +298,9 @@ impl Queues {
             None => self.maybe_taken.is_none_or(|taken| lost <= taken),
         };
         if lost > 0 && excused {
-            let why = format!("{lost} acknowledged messages never came out, and clients that crashed may have taken them; --delivery says what is promised");
+            let why = format!(
+                "{lost} acknowledged messages never came out, and clients that crashed may have taken them; --delivery says what is promised"
+            );
             findings.undecided(Why::Other(why));
         }
         let weight = match self.options.guarantee {
@@ -300,7 +312,11 @@ impl Queues {
         for (id, flow) in &missing {
             for _ in flow.out..flow.acked {
                 findings.add(kind, weight, || {
-                    let text = format!("op {} enqueued {} and was acknowledged, and it never came out", flow.ack_op, name(*id));
+                    let text = format!(
+                        "op {} enqueued {} and was acknowledged, and it never came out",
+                        flow.ack_op,
+                        name(*id)
+                    );
                     Example::new([OpId(flow.ack_op)], text)
                 });
             }
@@ -321,11 +337,15 @@ impl Queues {
             self.flows.iter().filter(|(_, f)| f.tries == 1 && f.out <= 1).map(|(id, f)| (id, *f)).collect();
         let several = self.flows.iter().filter(|(_, f)| f.tries > 1 || f.out > 1).count() as u64;
         if several > 0 {
-            findings.fact("messages whose order was not judged, as they went in or came out more than once", Fact::Count(several));
+            findings.fact(
+                "messages whose order was not judged, as they went in or came out more than once",
+                Fact::Count(several),
+            );
         }
         // What crashed clients may have taken is not known to be in the queue still.
         let all_known = self.maybe_taken == Some(0);
-        let mut before: Vec<&(u32, Flow)> = once.iter().filter(|(_, f)| f.acked == 1 && (f.out == 1 || all_known)).collect();
+        let mut before: Vec<&(u32, Flow)> =
+            once.iter().filter(|(_, f)| f.acked == 1 && (f.out == 1 || all_known)).collect();
         before.sort_unstable_by_key(|(_, f)| f.ack);
         let mut after: Vec<&(u32, Flow)> = once.iter().filter(|(_, f)| f.out == 1).collect();
         after.sort_unstable_by_key(|(_, f)| f.first);

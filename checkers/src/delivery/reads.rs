@@ -57,11 +57,7 @@ pub(crate) fn shows(op: &OpRef<'_>) -> bool {
 }
 
 /// The elements of a value that stands in no column.
-pub(crate) fn of_tree(
-    elements: &mut Elements,
-    value: &Value,
-    texts: &dyn Fn(&str) -> Option<u32>,
-) -> Option<Seen> {
+pub(crate) fn of_tree(elements: &mut Elements, value: &Value, texts: &dyn Fn(&str) -> Option<u32>) -> Option<Seen> {
     let mut ids = Vec::new();
     each_element(value, &mut |element| ids.extend(elements.tree(element, texts)))?;
     Some(of_ids(ids))

@@ -262,7 +262,8 @@ impl SetFull {
 
     fn tell_last(&self, name: &dyn Fn(u32) -> String, findings: &mut Findings) {
         let Some((read, set)) = &self.last else {
-            return findings.undecided(Why::Other("the set was never read: no read that returned a collection is ok".into()));
+            return findings
+                .undecided(Why::Other("the set was never read: no read that returned a collection is ok".into()));
         };
         tell_foreign(set.iter().map(|id| (id, *read)), &self.attempts, name, findings);
         let mut shown = 0;
@@ -272,13 +273,17 @@ impl SetFull {
             match (present, attempt.ack) {
                 (true, NONE) => findings.note("recovered", || {
                     let op = self.attempts.op(id);
-                    Example::new([OpId(op), OpId(read.invoke)], format!("{}: op {op} never heard, and it is there", name(id)))
+                    Example::new(
+                        [OpId(op), OpId(read.invoke)],
+                        format!("{}: op {op} never heard, and it is there", name(id)),
+                    )
                 }),
                 (true, _) | (false, NONE) => {}
                 (false, _) if self.attempts.is_removed(id) => {}
                 (false, ack) if ack < read.invoke => findings.violation("lost", || {
                     let op = self.attempts.op(id);
-                    let text = format!("op {op} added {}, and the last read, op {}, does not show it", name(id), read.invoke);
+                    let text =
+                        format!("op {op} added {}, and the last read, op {}, does not show it", name(id), read.invoke);
                     Example::new([OpId(op), OpId(read.invoke)], text)
                 }),
                 (false, _) => findings.note("unread", || unread(self.attempts.op(id), &name(id))),
@@ -293,7 +298,8 @@ impl SetFull {
     fn tell_all(&self, linearizable: bool, name: &dyn Fn(u32) -> String, findings: &mut Findings) {
         let view = &self.view;
         let Some(last) = view.last_read() else {
-            return findings.undecided(Why::Other("the set was never read: no read that returned a collection is ok".into()));
+            return findings
+                .undecided(Why::Other("the set was never read: no read that returned a collection is ok".into()));
         };
         let foreign = view.ever().iter().filter_map(|id| Some((id, view.first_sight(id)?)));
         tell_foreign(foreign, &self.attempts, name, findings);
@@ -332,9 +338,13 @@ impl SetFull {
                 }
             }
         }
-        for (what, n) in
-            [("acknowledged", acked), ("stable", stable), ("lost", lost), ("never-read", never), ("reads", view.reads() as u64)]
-        {
+        for (what, n) in [
+            ("acknowledged", acked),
+            ("stable", stable),
+            ("lost", lost),
+            ("never-read", never),
+            ("reads", view.reads() as u64),
+        ] {
             findings.fact(what, Fact::Count(n));
         }
         for (what, latencies) in [("latency to stability", late), ("latency to loss", gone)] {
@@ -343,13 +353,19 @@ impl SetFull {
             }
         }
         if stable == 0 {
-            findings.undecided(Why::Other("no element that was added is shown by the last read, and none had to be".into()));
+            findings.undecided(Why::Other(
+                "no element that was added is shown by the last read, and none had to be".into(),
+            ));
         }
     }
 
     fn stale(&self, id: u32, attempt: &Attempt, miss: ReadAt, name: &dyn Fn(u32) -> String) -> Example {
         let (op, how) = self.how_known(id, attempt);
-        let text = format!("{} was {how}, op {} began after that and misses it; it is there at the end", name(id), miss.invoke);
+        let text = format!(
+            "{} was {how}, op {} began after that and misses it; it is there at the end",
+            name(id),
+            miss.invoke
+        );
         Example::new(op.into_iter().chain([OpId(miss.invoke)]), text)
     }
 

@@ -21,8 +21,24 @@ pub enum Role {
 }
 
 const ADDS: [&str; 18] = [
-    "add", "insert", "write", "w", "append", "put", "set", "create", "broadcast", "enqueue", "offer", "push", "publish",
-    "produce", "send", "store", "record", "register",
+    "add",
+    "insert",
+    "write",
+    "w",
+    "append",
+    "put",
+    "set",
+    "create",
+    "broadcast",
+    "enqueue",
+    "offer",
+    "push",
+    "publish",
+    "produce",
+    "send",
+    "store",
+    "record",
+    "register",
 ];
 const REMOVES: [&str; 5] = ["remove", "delete", "del", "rem", "discard"];
 const READS: [&str; 8] = ["read", "r", "get", "list", "members", "dump", "scan", "final"];

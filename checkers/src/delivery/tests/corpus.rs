@@ -49,14 +49,18 @@ fn cases_of_the_reference_are_answered_as_there_or_rightly() {
             Ok(history) => history,
             Err(e) => {
                 // Completions without invocations: no client recorded that.
-                assert!(name.contains("Definite enqueue but no dequeue") || name.contains("dequeue but no enqueue"), "{name}: {e}");
+                assert!(
+                    name.contains("Definite enqueue but no dequeue") || name.contains("dequeue but no enqueue"),
+                    "{name}: {e}"
+                );
                 continue;
             }
         };
         let found = run(&history);
         let expected = case["expected"]["valid"].to_string().replace('"', "");
         // A queue from which nothing is dequeued shows nothing, whatever the reference says.
-        let vacuous = name.contains("Possible enqueue but no dequeue") || name.contains("Definite enqueue but no dequeue");
+        let vacuous =
+            name.contains("Possible enqueue but no dequeue") || name.contains("Definite enqueue but no dequeue");
         let expected = if vacuous { "unknown" } else { expected.as_str() };
         assert_eq!(answer(&found), expected, "{name} {found:?}");
         counts_agree(name, &case["expected"]["result"], &found);
@@ -94,7 +98,10 @@ fn runs_of_sets_get_the_verdict_of_the_manifest() {
         assert!(found.count("lost") > 0 && found.count("unexpected") > 0, "{file} {found:?}");
     }
     // Redis lost one write when its primary was replaced.
-    for file in ["redis-sentinel/redis-set-split-brain-test/history.txt", "redis-sentinel/redis-set-split-brain-test/test.jepsen"] {
+    for file in [
+        "redis-sentinel/redis-set-split-brain-test/history.txt",
+        "redis-sentinel/redis-set-split-brain-test/test.jepsen",
+    ] {
         let h = open(&runs.join(file).display().to_string(), &OpenOptions::default(), &|_, _| {}).unwrap();
         for found in [set_full(&h, false, 3), set(&h, 3), no_lost_ack(&h, &[], 3)] {
             assert_eq!(violated(&found), [("lost", 1)], "{file} {found:?}");

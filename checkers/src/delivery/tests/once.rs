@@ -25,7 +25,8 @@ fn holds(found: &Findings) -> Vec<&'static str> {
 }
 
 /// One request tried twice, the first time without an answer, and another.
-const RETRIED: &str = "invoke 0 pay {:id 7, :sum 5} / info 0 / invoke 1 pay {:id 7, :sum 5} / ok 1 / invoke 2 pay {:id 8, :sum 1} / ok 2";
+const RETRIED: &str =
+    "invoke 0 pay {:id 7, :sum 5} / info 0 / invoke 1 pay {:id 7, :sum 5} / ok 1 / invoke 2 pay {:id 8, :sum 1} / ok 2";
 
 #[test]
 fn a_retried_request_with_one_effect_is_exactly_once() {
@@ -41,7 +42,8 @@ fn two_effects_of_one_request_break_exactly_once_and_at_most_once() {
     assert!(shows(&found, "duplicate-effect", 0) && shows(&found, "duplicate-effect", 2));
     assert_eq!(holds(&found), ["at-least-once"]);
     let dumps = [parse_dump("effects", b"[7 7 8]").unwrap()];
-    let weaker = exactly_once(&of(RETRIED), &path("value.id"), Effects::Records(&dumps), Some(Guarantee::AtLeastOnce), 3);
+    let weaker =
+        exactly_once(&of(RETRIED), &path("value.id"), Effects::Records(&dumps), Some(Guarantee::AtLeastOnce), 3);
     assert!(weaker.is_valid());
     assert_eq!(weaker.count("duplicate-effect"), 1);
 }
@@ -67,7 +69,11 @@ fn a_key_that_no_two_attempts_share_shows_nothing() {
     assert!(why.starts_with("oracle-too-weak") && why.contains("share"), "{why}");
     assert_eq!(holds(&unique), [] as [&str; 0]);
     assert!(by_file(own, "value.key", "[0 2]").why().unwrap().to_string().starts_with("oracle-too-weak"));
-    assert_eq!(violated(&by_file(own, "value.id", "[0 2 2]")), [("duplicate-effect", 1)], "what is doubled even so is told");
+    assert_eq!(
+        violated(&by_file(own, "value.id", "[0 2 2]")),
+        [("duplicate-effect", 1)],
+        "what is doubled even so is told"
+    );
 }
 
 #[test]
@@ -99,7 +105,13 @@ fn keys_stand_in_fields_or_within_values_and_effects_in_logs_of_any_kind() {
     assert!(by_file(list, "input.0", "7\n").is_valid());
     assert!(by_file(list, "input.0", "[[7 5]]").is_valid());
     assert_eq!(violated(&by_file(list, "input.0", "[[7 5] [7 5]]")), [("duplicate-effect", 1)]);
-    for log in ["id,sum\n7,5\n8,1\n", "{\"id\": 7, \"sum\": 5}\n{\"id\": 8}\n", "[{:id 7} {:id 8}]", "[{:value {:id 7}} {:value {:id 8}}]", "{7 :done, 8 :done}"] {
+    for log in [
+        "id,sum\n7,5\n8,1\n",
+        "{\"id\": 7, \"sum\": 5}\n{\"id\": 8}\n",
+        "[{:id 7} {:id 8}]",
+        "[{:value {:id 7}} {:value {:id 8}}]",
+        "{7 :done, 8 :done}",
+    ] {
         let found = by_file(RETRIED, "value.id", log);
         assert!(found.is_valid(), "{log} {found:?}");
     }
@@ -121,7 +133,11 @@ fn keys_in_further_fields_are_those_of_the_invocation() {
         let dumps = [parse_dump("effects", effects.as_bytes()).unwrap()];
         exactly_once(&h, &path("extra.request_id"), Effects::Records(&dumps), None, 3)
     };
-    assert!(by("[{\"request_id\": \"a\", \"sum\": 5}]").is_valid(), "{:?}", by("[{\"request_id\": \"a\", \"sum\": 5}]"));
+    assert!(
+        by("[{\"request_id\": \"a\", \"sum\": 5}]").is_valid(),
+        "{:?}",
+        by("[{\"request_id\": \"a\", \"sum\": 5}]")
+    );
     assert_eq!(violated(&by("a\na\n")), [("duplicate-effect", 1)]);
     assert_eq!(violated(&by("[]")), [("lost-effect", 1)]);
     let log = of("invoke 0 pay 1 / ok 0");
@@ -206,11 +222,13 @@ fn a_service_that_remembers_keys_is_never_accused_and_one_that_spoils_effects_al
 #[test]
 fn the_checker_agrees_with_a_naive_count() {
     seeds(2000, |random| {
-        let (events, mut effects) = run(random, random.chance(50));
+        let remembers = random.chance(50);
+        let (events, mut effects) = run(random, remembers);
         effects.retain(|_| random.chance(80));
         let found = by_file(&text(&events), "value.id", &log(&effects));
         let mut expected = BTreeMap::<&str, u64>::new();
-        let key_of = |e: &Event| e.value.trim_start_matches("{:id ").split(',').next().unwrap().parse::<usize>().unwrap();
+        let key_of =
+            |e: &Event| e.value.trim_start_matches("{:id ").split(',').next().unwrap().parse::<usize>().unwrap();
         for key in 0..6 {
             let ended = |kind: &str| events.iter().filter(|e| e.kind == kind && key_of(e) == key).count();
             let (n, seen) = (ended("invoke"), effects.iter().filter(|&&e| e == key).count());
@@ -223,6 +241,11 @@ fn the_checker_agrees_with_a_naive_count() {
             add("lost-effect", seen == 0 && ended("ok") > 0);
             add("aborted-effect", seen > 0 && ended("fail") == n);
         }
-        assert_eq!(violated(&found).into_iter().collect::<BTreeMap<_, _>>(), expected, "{}\n{effects:?}", text(&events));
+        assert_eq!(
+            violated(&found).into_iter().collect::<BTreeMap<_, _>>(),
+            expected,
+            "{}\n{effects:?}",
+            text(&events)
+        );
     });
 }

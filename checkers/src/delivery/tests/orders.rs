@@ -9,7 +9,8 @@ fn check(text: &str, window: u32) -> Findings {
     prefix(&of(text), window, 100)
 }
 
-const SENT: &str = "invoke 0 append 1 / ok 0 / invoke 0 append 2 / ok 0 / invoke 0 append 3 / ok 0 / invoke 1 append 10 / ok 1";
+const SENT: &str =
+    "invoke 0 append 1 / ok 0 / invoke 0 append 2 / ok 0 / invoke 0 append 3 / ok 0 / invoke 1 append 10 / ok 1";
 
 fn read(list: &str) -> String {
     format!("{SENT} / invoke 2 read / ok 2 read {list}")
@@ -91,7 +92,8 @@ fn a_log_is_never_accused_and_a_view_agrees_with_a_naive_reading() {
         let window = 1 + random.below(3);
         let mut spoilt = events;
         for event in spoilt.iter_mut().filter(|e| e.kind == "ok" && e.f == "read") {
-            let mut list: Vec<String> = event.value.trim_matches(['[', ']']).split_whitespace().map(Into::into).collect();
+            let mut list: Vec<String> =
+                event.value.trim_matches(['[', ']']).split_whitespace().map(Into::into).collect();
             if random.chance(50) && !list.is_empty() {
                 let moved = list.remove(random.below(list.len()));
                 if random.chance(70) {
@@ -129,7 +131,8 @@ fn naive(events: &[Event], window: usize) -> BTreeMap<&'static str, u64> {
                 *out.entry(if failed(e) { "aborted-effect" } else { "insert" }).or_default() += 1;
                 continue;
             };
-            let overtaken = list[..i].iter().filter_map(|x| place(x)).any(|(p, n)| p == producer && n >= number + window);
+            let overtaken =
+                list[..i].iter().filter_map(|x| place(x)).any(|(p, n)| p == producer && n >= number + window);
             if overtaken {
                 *out.entry("reorder").or_default() += 1;
             }

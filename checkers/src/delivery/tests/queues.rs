@@ -39,7 +39,12 @@ fn a_crashed_drain_is_a_partial_drain() {
 
 #[test]
 fn nothing_enqueued_or_dequeued_is_no_evidence() {
-    for h in ["invoke 0 read / ok 0 read 1", "invoke 0 enqueue 1 / info 0", "invoke 0 enqueue 1 / ok 0", "invoke 0 dequeue / fail 0"] {
+    for h in [
+        "invoke 0 read / ok 0 read 1",
+        "invoke 0 enqueue 1 / info 0",
+        "invoke 0 enqueue 1 / ok 0",
+        "invoke 0 dequeue / fail 0",
+    ] {
         for found in [total(h), queue(&of(h), &QueueOptions::default(), 3)] {
             assert!(!found.is_invalid() && found.why().is_some(), "{h} {found:?}");
         }
@@ -84,7 +89,15 @@ fn a_duplicate_breaks_exactly_once_and_at_most_once_and_is_counted_otherwise() {
         assert!(shows(&promised(h, guarantee), "duplicate", 4));
     }
     let twice = format!("invoke 0 enqueue 1 / info 0 / {h}");
-    assert!(promised(&twice.replace("enqueue 1 / ok 0", "enqueue 1 / ok 3").replace("invoke 0 enqueue 1 / ok 3", "invoke 3 enqueue 1 / ok 3"), Guarantee::ExactlyOnce).is_valid());
+    assert!(
+        promised(
+            &twice
+                .replace("enqueue 1 / ok 0", "enqueue 1 / ok 3")
+                .replace("invoke 0 enqueue 1 / ok 3", "invoke 3 enqueue 1 / ok 3"),
+            Guarantee::ExactlyOnce
+        )
+        .is_valid()
+    );
 }
 
 #[test]
@@ -180,7 +193,9 @@ fn messages(h: &History) -> (BTreeMap<String, Message>, u64, Option<u64>) {
                     message.acks.push(end);
                 }
             }
-            (Some("dequeue"), Ended::Ok) if !op.output().is_nil() => all.entry(word(op.output())).or_default().outs.push((begin, end)),
+            (Some("dequeue"), Ended::Ok) if !op.output().is_nil() => {
+                all.entry(word(op.output())).or_default().outs.push((begin, end))
+            }
             (Some("dequeue"), Ended::Info | Ended::Pending) => maybe += 1,
             (Some("drain"), _) => {
                 drained = Some(begin);
@@ -246,7 +261,8 @@ fn the_checkers_agree_with_a_naive_reading_of_the_definitions() {
             if random.chance(25) && event.f == "dequeue" {
                 event.value = random.below(12).to_string();
             } else if random.chance(30) && event.f == "drain" {
-                event.value = format!("[{}]", (0..random.below(4)).map(|i| (i * 3).to_string()).collect::<Vec<_>>().join(" "));
+                event.value =
+                    format!("[{}]", (0..random.below(4)).map(|i| (i * 3).to_string()).collect::<Vec<_>>().join(" "));
             }
         }
         let h = built(&events);
@@ -260,7 +276,12 @@ fn the_checkers_agree_with_a_naive_reading_of_the_definitions() {
         assert_eq!(found, expected, "{}", text(&events));
         let mut of_queue = expected.clone();
         of_queue.remove("lost");
-        assert_eq!(violated(&queue(&h, &options, 1)).into_iter().collect::<BTreeMap<_, _>>(), of_queue, "{}", text(&events));
+        assert_eq!(
+            violated(&queue(&h, &options, 1)).into_iter().collect::<BTreeMap<_, _>>(),
+            of_queue,
+            "{}",
+            text(&events)
+        );
         let replayed = replay(&h, Queues::incremental_total(options, 1));
         assert_eq!(violated(&replayed), violated(&total_queue(&h, &options, 1)), "{}", text(&events));
         violations += expected.values().sum::<u64>();
@@ -299,7 +320,15 @@ fn every_mutation_is_flagged_by_its_name_with_its_operation() {
         }
         if let Some(first) = events.iter().find(|e| e.f == "enqueue" && e.kind == "ok") {
             let mut early = events.clone();
-            early.splice(0..0, [("invoke", ""), ("ok", first.value.as_str())].map(|(kind, value)| Event { kind, process: 3000, f: "dequeue", value: value.into() }));
+            early.splice(
+                0..0,
+                [("invoke", ""), ("ok", first.value.as_str())].map(|(kind, value)| Event {
+                    kind,
+                    process: 3000,
+                    f: "dequeue",
+                    value: value.into(),
+                }),
+            );
             check("dequeued-before-enqueued", begun(&first.value) + 2, &early);
         }
     });
@@ -316,10 +345,15 @@ fn an_id_that_is_generated_twice_is_a_duplicate_each_time() {
     assert_eq!(violated(&found), [("duplicate", 2)]);
     assert!(shows(&found, "duplicate", 4) && shows(&found, "duplicate", 6));
     assert_eq!(replay(&of(h), UniqueIds::incremental(false, 3)).facts(), found.facts());
-    for nothing in ["invoke 0 read / ok 0 read 1", "invoke 0 generate / info 0", "invoke 0 generate / ok 0 generate nil"] {
+    for nothing in
+        ["invoke 0 read / ok 0 read 1", "invoke 0 generate / info 0", "invoke 0 generate / ok 0 generate nil"]
+    {
         assert!(unique_ids(&of(nothing), false, 3).why().is_some());
     }
-    assert!(unique_ids(&of("invoke 0 generate / ok 0 generate \"1\" / invoke 0 generate / ok 0 generate 1"), false, 3).is_valid());
+    assert!(
+        unique_ids(&of("invoke 0 generate / ok 0 generate \"1\" / invoke 0 generate / ok 0 generate 1"), false, 3)
+            .is_valid()
+    );
 }
 
 #[test]
@@ -328,7 +362,14 @@ fn ids_of_any_kind_agree_with_a_count_of_each() {
         let (mut lines, mut count) = (String::new(), BTreeMap::<String, u64>::new());
         for _ in 0..random.below(40) {
             let n = random.below(30);
-            let id = [n.to_string(), format!("\"{n}\""), format!("[{n} 1]"), (n as i64 - 1_000_000_000_000).to_string(), format!("-{n}")][random.below(5)].clone();
+            let id = [
+                n.to_string(),
+                format!("\"{n}\""),
+                format!("[{n} 1]"),
+                (n as i64 - 1_000_000_000_000).to_string(),
+                format!("-{n}"),
+            ][random.below(5)]
+            .clone();
             lines += &format!("invoke 0 generate / ok 0 generate {id} / ");
             *count.entry(if id == "-0" { "0".into() } else { id }).or_default() += 1;
         }
@@ -366,7 +407,11 @@ fn ids_of_one_counter_are_never_accused() {
         let found = unique_ids(&h, true, 1);
         assert_eq!(violated(&found), [], "{}", text(&events));
         let naive = |h: &History| {
-            let ids: Vec<_> = h.clients().filter(|op| op.status() == Ended::Ok).map(|op| (op.index(), op.complete_index().unwrap(), format!("{:?}", op.output()))).collect();
+            let ids: Vec<_> = h
+                .clients()
+                .filter(|op| op.status() == Ended::Ok)
+                .map(|op| (op.index(), op.complete_index().unwrap(), format!("{:?}", op.output())))
+                .collect();
             let value = |t: &str| t.trim_matches(|c: char| !c.is_ascii_digit() && c != '-').parse::<i64>().unwrap();
             ids.iter().filter(|b| ids.iter().any(|a| a.1 < b.0 && value(&a.2) >= value(&b.2))).count() as u64
         };

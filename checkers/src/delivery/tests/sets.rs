@@ -49,7 +49,8 @@ fn what_nobody_added_is_unexpected_and_so_is_what_is_added_only_later() {
 
 #[test]
 fn an_element_that_shows_late_is_stale_and_a_violation_of_a_linearizable_set_alone() {
-    let h = "invoke 0 add 1 @0 / ok 0 @1000000 / invoke 1 read @2000000 / ok 1 read [] @3000000 / invoke 1 read @4000000
+    let h =
+        "invoke 0 add 1 @0 / ok 0 @1000000 / invoke 1 read @2000000 / ok 1 read [] @3000000 / invoke 1 read @4000000
         ok 1 read [1] @5000000";
     let found = full(h);
     assert!(found.is_valid());
@@ -94,7 +95,11 @@ fn what_is_acknowledged_after_the_last_read_began_is_unread_and_not_lost() {
 
 #[test]
 fn no_reads_and_nothing_to_see_are_no_evidence() {
-    for h in ["invoke 0 add 1 / ok 0", "invoke 0 add 1 / ok 0 / invoke 1 read / ok 1 read nil", "invoke 0 read / ok 0 read []"] {
+    for h in [
+        "invoke 0 add 1 / ok 0",
+        "invoke 0 add 1 / ok 0 / invoke 1 read / ok 1 read nil",
+        "invoke 0 read / ok 0 read []",
+    ] {
         for found in [full(h), set(&of(h), 3), no_lost_ack(&of(h), &[], 3)] {
             assert!(!found.is_invalid() && found.why().is_some(), "{h} {found:?}");
         }
@@ -115,7 +120,8 @@ fn elements_may_be_anything_and_what_is_alike_is_not_the_same() {
 
 #[test]
 fn what_somebody_may_have_removed_is_not_lost() {
-    let h = "invoke 0 add 1 / ok 0 / invoke 0 add 2 / ok 0 / invoke 0 remove 1 / info 0 / invoke 1 read / ok 1 read [2]";
+    let h =
+        "invoke 0 add 1 / ok 0 / invoke 0 add 2 / ok 0 / invoke 0 remove 1 / info 0 / invoke 1 read / ok 1 read [2]";
     for found in [full(h), set(&of(h), 3), no_lost_ack(&of(h), &[], 3)] {
         assert!(found.is_valid(), "{found:?}");
     }
@@ -176,6 +182,7 @@ fn at_a_key_lies_the_last_acknowledged_write_or_one_that_overlaps_it_or_comes_la
         assert_eq!(found.count("lost"), 1, "{lost} {found:?}");
         assert!(found.is_invalid());
     }
+    assert!(no_lost_ack(&h, &[dump("{:x 2, :y 0}")], 3).is_valid(), "nobody wrote :y, which is as it was");
     assert!(no_lost_ack(&h, &[dump("{:x 1}"), dump("{:x 3}")], 3).is_valid(), "one replica has it");
     assert!(no_lost_ack(&h, &[dump("[1 2]")], 3).why().is_some());
 }
@@ -227,7 +234,7 @@ fn the_time_to_converge_ends_with_the_read_by_which_the_last_node_shows_a_messag
 /// A set that may be read while it is written, its elements integers near each other, or not.
 fn run(random: &mut Random) -> Vec<Event> {
     let mix = mix(random);
-    let mut next = [0, -5, 1 << 40][random.below(3)];
+    let mut next = [0_i64, -5, 1 << 40][random.below(3)];
     let step = [1, 1, 1 << 20][random.below(3)];
     let mut added: Vec<String> = Vec::new();
     let retried = random.chance(30);
@@ -418,10 +425,8 @@ fn the_checkers_agree_with_a_naive_reading_of_the_definitions() {
         assert_eq!(map(&last, &all[..4]), expected.last, "set\n{}\n{last:?}", text(&events));
         assert_eq!(map(&acked, &all[..4]), expected.acked, "no-lost-ack\n{}\n{acked:?}", text(&events));
         violations += expected.full.values().sum::<u64>();
-        let replayed = [
-            (replay(&h, SetFull::incremental(true, 1)), &full),
-            (replay(&h, SetFull::incremental_last(1)), &last),
-        ];
+        let replayed =
+            [(replay(&h, SetFull::incremental(true, 1)), &full), (replay(&h, SetFull::incremental_last(1)), &last)];
         for (incremental, batch) in replayed {
             assert_eq!(violated(&incremental), violated(batch), "{}", text(&events));
             assert_eq!(incremental.facts(), batch.facts(), "{}", text(&events));
@@ -449,7 +454,8 @@ fn every_mutation_is_flagged_by_its_name_with_its_operation() {
         let events = run(random);
         let Some((add, element)) = victim(&events) else { return };
         let last = events.len() - 2;
-        let all = [set_full as fn(&History, bool, usize) -> Findings, |h, _, n| set(h, n), |h, _, n| no_lost_ack(h, &[], n)];
+        let all =
+            [set_full as fn(&History, bool, usize) -> Findings, |h, _, n| set(h, n), |h, _, n| no_lost_ack(h, &[], n)];
         let mut check = |kind: &'static str, event: usize, events: &[Event]| {
             *tried.entry(kind).or_default() += 1;
             for checker in all {
@@ -458,7 +464,10 @@ fn every_mutation_is_flagged_by_its_name_with_its_operation() {
             }
         };
         let mut lost = events.clone();
-        lost[last + 1].value = format!("[{}]", elements(&events[last + 1].value).into_iter().filter(|e| *e != element).collect::<Vec<_>>().join(" "));
+        lost[last + 1].value = format!(
+            "[{}]",
+            elements(&events[last + 1].value).into_iter().filter(|e| *e != element).collect::<Vec<_>>().join(" ")
+        );
         check("lost", add, &lost);
         let mut unexpected = events.clone();
         unexpected[last + 1].value = events[last + 1].value.replace('[', "[77777777 ");
@@ -503,7 +512,11 @@ fn nodes_that_converge_are_never_accused_and_a_node_that_misses_a_message_always
             lines.push(format!("invoke {reads} read / ok {reads} read {:?}", known[reads]).replace(',', ""));
             let (a, b) = (random.below(nodes), random.below(nodes));
             let from = known[a].clone();
-            from.into_iter().for_each(|m| if !known[b].contains(&m) { known[b].push(m) });
+            from.into_iter().for_each(|m| {
+                if !known[b].contains(&m) {
+                    known[b].push(m)
+                }
+            });
         }
         if sent.is_empty() {
             return;
