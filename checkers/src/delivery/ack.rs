@@ -40,11 +40,13 @@ pub fn no_lost_ack(history: &History, dumps: &[Dump], examples: usize) -> Findin
     let mut roles = Roles::default();
     let takes = |op: OpRef<'_>, roles: &mut Roles| matches!(roles.of(&op), Role::Take | Role::Drain);
     if dumps.is_empty() && history.clients().any(|op| takes(op, &mut roles)) {
-        return total_queue(history, &QueueOptions { named: true, ..QueueOptions::default() }, examples);
+        return total_queue(history, &QueueOptions::default(), examples);
     }
     let mut books = Books { history, by_key: HashMap::new(), order: Vec::new(), findings: Findings::new(examples) };
     if let Err(why) = books.fill(dumps) {
-        books.findings.undecided(Why::Other(why));
+        let mut findings = books.findings;
+        findings.undecided(Why::Other(why));
+        return findings;
     }
     let by_key = books.order.iter().any(|book| book.key != Scalar::Nil);
     let placed = by_key && dumps.iter().any(|dump| is_of_places(&dump.content));

@@ -31,7 +31,7 @@ impl Latencies {
         }
         if let Some(histogram) = &mut self.some {
             // It resizes itself, so that every duration has a place.
-            histogram.saturating_record(n);
+            let _ = histogram.record(n);
         }
         self.least = self.least.min(n);
         self.greatest = self.greatest.max(n);

@@ -2,13 +2,15 @@
 //!
 //! `queue` judges what comes out: each message was enqueued before, by an attempt that did not fail, and comes out no more often than
 //! it went in; under `fifo`, no message overtakes one whose enqueue had ended before its own began. `total-queue` judges besides that
-//! what went in comes out: a message that was acknowledged and never came out is *lost*, if a drain began after the
-//! acknowledgement. Where no drain is recorded but `total-queue` was asked for by name, the queue is taken to have been emptied by
-//! its last dequeue.
+//! what went in comes out: a message that was acknowledged and never came out is *lost*, if a drain that ended well began after
+//! the acknowledgement. Where no drain is recorded at all but `total-queue` was asked for by name, the queue is taken to have been
+//! emptied by its last dequeue.
 //!
-//! A drain that crashed is a partial drain: what it returned came out. Unless a guarantee is demanded, what a client may have taken
-//! and never heard of explains a missing message: one each crashed dequeue, any number a crashed drain that says nothing. Missing
-//! ones are then not lost but undecided. A queue that promises to deliver at least once has to deliver again what such a client took.
+//! A drain that crashed is a partial drain: what it returned came out. What a client may have taken and never heard of explains a
+//! missing message, which is then not lost but undecided: any number a crashed drain that does not say what it gave, one each other crashed
+//! drain or dequeue. Where a guarantee is demanded nothing is explained so: a queue that delivers at least once delivers again what
+//! such a client took. Nor are crashed dequeues where the checker was asked for by name, as in the reference: what goes in must come
+//! out.
 //!
 //! Duplicates are violations under exactly-once and at-most-once, and counted otherwise.
 //!
@@ -36,6 +38,9 @@ pub struct QueueOptions {
     /// Does it keep order?
     pub fifo: bool,
 }
+
+const NOT_EMPTIED: &str = "nothing shows that the queue was emptied: no drain ended well (where none is recorded, total-queue takes it to \
+                           have been if asked for by name)";
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug)]
@@ -80,11 +85,13 @@ pub struct Queues {
     dequeues: [u64; 3],
     /// Dequeues that were acknowledged and gave something.
     gave: u64,
-    /// The last invocation of a drain that ended well, and of anything that takes.
+    /// The last invocation of a drain that ended well, and of a dequeue; was there a drain that did not fail?
     drained: Option<u64>,
     looked: Option<u64>,
-    /// Messages that crashed clients may have taken; `None`: any number.
-    maybe_taken: Option<u64>,
+    drains: bool,
+    /// Messages that crashed clients may have taken. Did one drain without saying what?
+    maybe_taken: u64,
+    silent_drain: bool,
     open: HashMap<u32, u32>,
     violated: Option<&'static str>,
 }
@@ -104,7 +111,9 @@ impl Queues {
             gave: 0,
             drained: None,
             looked: None,
-            maybe_taken: Some(0),
+            drains: false,
+            maybe_taken: 0,
+            silent_drain: false,
             open: HashMap::new(),
             violated: None,
         }
@@ -140,7 +149,7 @@ impl Queues {
                 match given {
                     // What a crashed dequeue was invoked with is no message that it gave.
                     Some(id) if status == Status::Ok => self.dequeue(id, op),
-                    _ if status == Status::Info => self.maybe_taken = self.maybe_taken.map(|n| n + 1),
+                    _ if status == Status::Info => self.maybe_taken += 1,
                     _ => {}
                 }
             }
@@ -190,12 +199,12 @@ impl Queues {
         if status == Status::Fail {
             return;
         }
-        self.looked = self.looked.max(Some(op.index()));
+        self.drains = true;
         let given = drained(&mut self.elements, op);
         match (status, given.is_some()) {
             (Status::Ok, _) => self.drained = self.drained.max(Some(op.index())),
-            (_, true) => self.maybe_taken = self.maybe_taken.map(|n| n + 1),
-            (_, false) => self.maybe_taken = None,
+            (_, true) => self.maybe_taken += 1,
+            (_, false) => self.silent_drain = true,
         }
         for id in given.unwrap_or_default() {
             self.dequeue(id, op);
@@ -276,7 +285,7 @@ impl Queues {
 
     fn tell_lost(&self, name: &dyn Fn(u32) -> String, findings: &mut Findings) {
         let (mut acked, mut missing, mut unread, mut arrived) = (0, Vec::new(), 0u64, 0);
-        let emptied = self.drained.or(self.looked.filter(|_| self.options.named));
+        let emptied = self.drained.or(self.looked.filter(|_| self.options.named && !self.drains));
         for (id, flow) in self.flows.iter() {
             acked += u64::from(flow.acked);
             arrived += u64::from(flow.out.min(flow.tries));
@@ -295,7 +304,7 @@ impl Queues {
         }
         let excused = match self.options.guarantee {
             Some(_) => false,
-            None => self.maybe_taken.is_none_or(|taken| lost <= taken),
+            None => self.silent_drain || (!self.options.named && lost <= self.maybe_taken),
         };
         if lost > 0 && excused {
             let why = format!(
@@ -321,9 +330,8 @@ impl Queues {
                 });
             }
         }
-        if unread > 0 && emptied.is_none() {
-            let why = "nothing shows that the queue was emptied: no drain is recorded; asked for by name, the checker takes it to have been";
-            findings.undecided(Why::Other(why.into()));
+        if unread > 0 && emptied.is_none() && !self.options.guarantee.is_some_and(Guarantee::may_lose) {
+            findings.undecided(Why::Other(NOT_EMPTIED.into()));
         }
         if acked + arrived == 0 || (missing.is_empty() && arrived == 0) {
             findings.undecided(Why::NoEvidence);
@@ -343,7 +351,7 @@ impl Queues {
             );
         }
         // What crashed clients may have taken is not known to be in the queue still.
-        let all_known = self.maybe_taken == Some(0);
+        let all_known = self.maybe_taken == 0 && !self.silent_drain;
         let mut before: Vec<&(u32, Flow)> =
             once.iter().filter(|(_, f)| f.acked == 1 && (f.out == 1 || all_known)).collect();
         before.sort_unstable_by_key(|(_, f)| f.ack);

@@ -56,28 +56,33 @@ pub(crate) fn shows(op: &OpRef<'_>) -> bool {
         }
 }
 
-/// The elements of a value that stands in no column.
+/// The elements of a value that stands in no column. What lies at the places of a map is taken together; where lists lie there, as
+/// those of several nodes, what is no list tells of none (`:unreachable`), and nothing is doubled that lies at two places.
 pub(crate) fn of_tree(elements: &mut Elements, value: &Value, texts: &dyn Fn(&str) -> Option<u32>) -> Option<Seen> {
-    let mut ids = Vec::new();
-    each_element(value, &mut |element| ids.extend(elements.tree(element, texts)))?;
-    Some(of_ids(ids))
-}
-
-/// The elements of a collection, if it is one.
-pub(crate) fn each_element<'a>(value: &'a Value, visit: &mut dyn FnMut(&'a Value)) -> Option<()> {
+    let mut of =
+        |items: &mut dyn Iterator<Item = &Value>| of_ids(items.filter_map(|e| elements.tree(e, texts)).collect());
     match value {
-        Value::Vector(items) | Value::Set(items) => items.iter().for_each(visit),
-        Value::Map(entries) => {
+        Value::Vector(items) | Value::Set(items) => Some(of(&mut items.iter())),
+        Value::Map(entries) if entries.iter().any(|(_, place)| is_many(place)) => {
+            let mut all = Seen::default();
             for (_, place) in entries {
-                match place {
-                    Value::Vector(items) | Value::Set(items) => items.iter().for_each(&mut *visit),
-                    other => visit(other),
+                if let Value::Vector(items) | Value::Set(items) = place {
+                    let Seen { set, twice } = of(&mut items.iter());
+                    all.set |= set;
+                    all.twice.extend(twice);
                 }
             }
+            all.twice.sort_unstable();
+            all.twice.dedup();
+            Some(all)
         }
-        _ => return None,
+        Value::Map(entries) => Some(of(&mut entries.iter().map(|(_, place)| place))),
+        _ => None,
     }
-    Some(())
+}
+
+fn is_many(value: &Value) -> bool {
+    matches!(value, Value::Vector(_) | Value::Set(_))
 }
 
 /// Runs shorter than this are not worth a range.

@@ -8,7 +8,7 @@ mod sets;
 
 use elench_formats::History;
 use elench_formats::build::{BuildOptions, Lift};
-use elench_formats::notation::{history, history_with};
+use elench_formats::notation::history_with;
 
 use crate::findings::Findings;
 
@@ -168,11 +168,6 @@ pub(super) fn of(text: &str) -> History {
     let options =
         BuildOptions { format: "notation".into(), real_time: true, lift: Lift::Never, ..BuildOptions::default() };
     history_with(text, options).unwrap_or_else(|e| panic!("{e}\n{text}"))
-}
-
-/// As the command reads it.
-pub(super) fn lifted(text: &str) -> History {
-    history(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 /// Kinds of violations, with how many there are.

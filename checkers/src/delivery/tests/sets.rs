@@ -333,7 +333,9 @@ fn naive(h: &History) -> Naive {
         }
     }
     for read in &reads {
-        read.set.iter().for_each(|e| drop(all.entry(e.clone()).or_default()));
+        for element in &read.set {
+            all.entry(element.clone()).or_default();
+        }
     }
     let last_done = reads.iter().max_by_key(|r| r.complete);
     let mut doubled = BTreeSet::new();
