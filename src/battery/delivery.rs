@@ -16,6 +16,7 @@ use crate::check::CheckerInfo;
 
 /// What their flags say.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 pub struct Settings {
     /// Checker set-full: the set is linearizable, so that an element that shows late is a violation
     #[arg(long)]
