@@ -283,6 +283,7 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
         judge.refuse_initial(history, &options.initial)?;
     }
     isolation::demand(&options.asked, true)?;
+    options.settings.delivery.demand(&options.checkers).map_err(BadRequest)?;
     let picked = pick(options, model.is_some(), &workload)?;
     let findings: Vec<Finding> =
         picked.into_iter().map(|checker| run(checker, (name, history), &workload, model.as_ref(), options)).collect();

@@ -48,6 +48,24 @@ pub struct Settings {
     pub in_flight: Option<u32>,
 }
 
+impl Settings {
+    /// Refuses what no history can be checked with: files that cannot be opened, and a checker without its key.
+    ///
+    /// # Errors
+    /// What is wrong, and what to do.
+    pub fn demand(&self, checkers: &[String]) -> Result<(), String> {
+        for file in self.finals.iter().chain(&self.effects) {
+            std::fs::metadata(file).map_err(|e| format!("{}: cannot read: {e}", file.display()))?;
+        }
+        if self.idempotency_key.is_none() && checkers.iter().any(|name| name == "exactly-once") {
+            return Err(NO_KEY.into());
+        }
+        Ok(())
+    }
+}
+
+const NO_KEY: &str = "exactly-once needs the key that attempts of one request share: --idempotency-key extra.NAME, key, value.NAME or input.0";
+
 /// How often each message has to arrive.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DeliveryArg {
@@ -189,9 +207,7 @@ fn read_dump(file: &PathBuf) -> Result<Dump, String> {
 
 fn run_exactly_once(run: &Run<'_>) -> Result<Findings, String> {
     let asked = delivery(run);
-    let Some(path) = &asked.idempotency_key else {
-        return Err("--idempotency-key says where operations bear the key that attempts of one request share".into());
-    };
+    let Some(path) = &asked.idempotency_key else { return Err(NO_KEY.into()) };
     let guarantee = asked.delivery.map(Into::into);
     let judge = |effects: Effects<'_>| exactly_once(run.history, path, effects, guarantee, run.examples);
     if asked.effects.is_empty() {
