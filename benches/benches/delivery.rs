@@ -156,10 +156,14 @@ fn main() -> Result<()> {
             ],
         ),
         ("ids", ids, vec![("unique-ids", |h| unique_ids(h, false, 1))]),
-        ("requests", requests, vec![("exactly-once", |h| {
-            let path: KeyPath = "value".parse().unwrap_or_else(|e| panic!("{e}"));
-            exactly_once(h, &path, Effects::Consumers, None, 1)
-        })]),
+        (
+            "requests",
+            requests,
+            vec![("exactly-once", |h| {
+                let path: KeyPath = "value".parse().unwrap_or_else(|e| panic!("{e}"));
+                exactly_once(h, &path, Effects::Consumers, None, 1)
+            })],
+        ),
     ];
     println!("history\tchecker\toperations\tseconds\ta pass\ttimes\tvalid");
     for size in sizes() {

@@ -1,6 +1,6 @@
 //! Was anything acknowledged lost, doubled or out of order?
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use elench_checkers::delivery::{
@@ -195,11 +195,11 @@ fn queues(run: &Run<'_>) -> QueueOptions {
 }
 
 fn run_no_lost_ack(run: &Run<'_>) -> Result<Findings, String> {
-    let dumps = delivery(run).finals.iter().map(read_dump).collect::<Result<Vec<_>, _>>()?;
+    let dumps = delivery(run).finals.iter().map(|file| read_dump(file)).collect::<Result<Vec<_>, _>>()?;
     Ok(no_lost_ack(run.history, &dumps, run.examples))
 }
 
-fn read_dump(file: &PathBuf) -> Result<Dump, String> {
+fn read_dump(file: &Path) -> Result<Dump, String> {
     let name = file.display().to_string();
     let bytes = std::fs::read(file).map_err(|e| format!("{name}: cannot read: {e}"))?;
     parse_dump(&name, &bytes)
@@ -213,15 +213,15 @@ fn run_exactly_once(run: &Run<'_>) -> Result<Findings, String> {
     if asked.effects.is_empty() {
         return Ok(judge(Effects::Consumers));
     }
-    let histories: Vec<_> = asked.effects.iter().map(read_history).collect();
+    let histories: Vec<_> = asked.effects.iter().map(|file| read_history(file)).collect();
     if let Some(histories) = histories.into_iter().collect::<Option<Vec<History>>>() {
         return Ok(judge(Effects::Histories(&histories)));
     }
-    let dumps = asked.effects.iter().map(read_dump).collect::<Result<Vec<_>, _>>()?;
+    let dumps = asked.effects.iter().map(|file| read_dump(file)).collect::<Result<Vec<_>, _>>()?;
     Ok(judge(Effects::Records(&dumps)))
 }
 
 /// The history that a file of effects is, if it is one.
-fn read_history(file: &PathBuf) -> Option<History> {
+fn read_history(file: &Path) -> Option<History> {
     open(&file.display().to_string(), &OpenOptions::default(), &|_, _| {}).ok()
 }

@@ -31,10 +31,11 @@ fn content(text: &str) -> Result<Value, String> {
     let Some(first) = trimmed.chars().next() else {
         return Err("the dump is empty: an empty collection is []".into());
     };
-    if matches!(first, '[' | '{' | '(' | '#') {
-        if let Some(whole) = one(trimmed).filter(|v| matches!(v, Value::Vector(_) | Value::Set(_) | Value::Map(_))) {
-            return Ok(whole);
-        }
+    let collection = |v: &Value| matches!(v, Value::Vector(_) | Value::Set(_) | Value::Map(_));
+    if matches!(first, '[' | '{' | '(' | '#')
+        && let Some(whole) = one(trimmed).filter(collection)
+    {
+        return Ok(whole);
     }
     let lines: Vec<&str> = trimmed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if is_csv(&lines) {
