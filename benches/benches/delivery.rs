@@ -135,8 +135,11 @@ fn visit(history: &History) -> u64 {
 
 type Checker = fn(&History) -> Findings;
 
+/// A name, how it is made from a number of operations, and what checks it.
+type Kind = (&'static str, fn(u64) -> Result<History>, Vec<(&'static str, Checker)>);
+
 fn main() -> Result<()> {
-    let kinds: [(&str, fn(u64) -> Result<History>, Vec<(&str, Checker)>); 4] = [
+    let kinds: [Kind; 4] = [
         (
             "set",
             a_set,
