@@ -60,6 +60,7 @@ struct Book {
     attempts: Attempts,
     view: View,
     twice: Vec<(u32, Option<ReadAt>)>,
+    known_twice: RoaringBitmap,
     dumps: Vec<RoaringBitmap>,
     writes: Vec<Write>,
     /// What one dump says lies at the key: `None` there where nothing does.
@@ -82,6 +83,7 @@ impl Book {
             attempts: Attempts::default(),
             view: View::by_completion(),
             twice: Vec::new(),
+            known_twice: RoaringBitmap::new(),
             dumps: Vec::new(),
             writes: Vec::new(),
             lies: Vec::new(),
@@ -95,13 +97,19 @@ impl Book {
         }
     }
 
+    /// Each once, with the first read that held it twice.
+    fn doubled(&mut self, twice: Vec<u32>, read: Option<ReadAt>) {
+        let known = &mut self.known_twice;
+        self.twice.extend(twice.into_iter().filter(|&id| known.insert(id)).map(|id| (id, read)));
+    }
+
     fn shown(&mut self, read: ReadAt, Seen { set, twice }: Seen) {
-        self.twice.extend(twice.into_iter().map(|id| (id, Some(read))));
+        self.doubled(twice, Some(read));
         self.view.shows(read, set);
     }
 
     fn dumped(&mut self, replica: usize, Seen { set, twice }: Seen) {
-        self.twice.extend(twice.into_iter().map(|id| (id, None)));
+        self.doubled(twice, None);
         self.dumps.resize(self.dumps.len().max(replica + 1), RoaringBitmap::new());
         self.dumps[replica] |= set;
     }

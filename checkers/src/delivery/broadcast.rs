@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use elench_formats::History;
 use elench_formats::history::{OpRef, Status as Ended};
 
+use roaring::RoaringBitmap;
+
 use super::elements::Elements;
 use super::latency::Latencies;
 use super::reads::{End, ReadAt, Seen, View, elements_of, in_event_order};
@@ -23,7 +25,9 @@ use crate::outcome::{OpId, Status, Why};
 #[derive(Debug, Default)]
 struct Node {
     view: View,
+    /// Elements that a read held twice, each once, with the first such read.
     twice: Vec<(u32, ReadAt)>,
+    known_twice: RoaringBitmap,
 }
 
 #[derive(Debug)]
@@ -73,7 +77,8 @@ impl Broadcast {
         match seen {
             Some(Seen { set, twice }) => {
                 let read = ReadAt::of(op);
-                node.twice.extend(twice.into_iter().map(|id| (id, read)));
+                let known = &mut node.known_twice;
+                node.twice.extend(twice.into_iter().filter(|&id| known.insert(id)).map(|id| (id, read)));
                 node.view.shows(read, set);
             }
             None => node.view.shows_nothing(op.index()),
