@@ -281,7 +281,7 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
         None => guess(history),
         Some(name) => {
             let name = known_workload(name)?;
-            let model = MODELS.iter().any(|m| m.name == name).then_some(name);
+            let model = MODELS.iter().any(|m| m.name == name && !is_of_battery(name)).then_some(name);
             Workload { name, why: "as asked".into(), model }
         }
     };
@@ -290,6 +290,7 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
         judge.refuse_initial(history, &options.initial)?;
     }
     isolation::demand(&options.asked, true)?;
+    options.settings.delivery.demand(&options.checkers).map_err(BadRequest)?;
     let picked = pick(options, model.is_some(), &workload)?;
     let findings: Vec<Finding> =
         picked.into_iter().map(|checker| run(checker, (name, history), &workload, model.as_ref(), options)).collect();
@@ -306,6 +307,11 @@ fn known_workload(name: &str) -> Result<&'static str, BadRequest> {
     known.iter().copied().find(|known| *known == name).ok_or_else(|| {
         BadRequest(format!("no checker judges the workload `{name}`: this version knows {}", known.join(", ")))
     })
+}
+
+/// Does a checker of deliveries, sessions or invariants judge this workload, unless a model is named?
+fn is_of_battery(workload: &str) -> bool {
+    battery::entries().any(|entry| entry.info.judges && entry.workloads.contains(&workload))
 }
 
 fn pick(options: &CheckOptions, has_model: bool, workload: &Workload) -> Result<Vec<&'static CheckerInfo>, BadRequest> {
@@ -361,9 +367,9 @@ fn in_battery(checker: &str, name: &str, history: &History, options: &CheckOptio
         return Err(doubt.clone());
     }
     let CheckOptions { settings, initial, budget, .. } = options;
-    let kept = options.examples.max(1);
+    let (kept, named) = (options.examples.max(1), options.checkers.iter().any(|c| c == checker));
     let examples = if options.anomalies.is_some() { usize::MAX } else { kept };
-    let mut found = (entry.run)(&battery::Run { history, name, settings, initial, budget, examples })?;
+    let mut found = (entry.run)(&battery::Run { history, name, settings, initial, budget, examples, named })?;
     if let Some(table) = &options.anomalies {
         for (kind, all) in found.violations() {
             all.examples.iter().for_each(|example| table.push(&Row::of_example(name, checker, kind, example)));

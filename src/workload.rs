@@ -120,8 +120,8 @@ pub fn guess(history: &History) -> Workload {
         }
         () if has("credit") || has("debit") => of("bank-credit-debit", None, is),
         () if any(&INSERTS) || any(&REMOVES) => {
-            let order = "no order is assumed, --model fifo-queue, stack or priority-queue claims one";
-            of("queue", Some("unordered-queue"), format!("{is}; {order}"))
+            let more = "no order is assumed; --model unordered-queue, fifo-queue, stack or priority-queue claims more";
+            of("queue", None, format!("{is}; {more}"))
         }
         () if has("send") || has("poll") => of("log", None, is),
         () if any(&LOCKS) => lock(&shape, is),
@@ -138,8 +138,12 @@ pub fn guess(history: &History) -> Workload {
         () if has("append") && shape.reads_collection && all(&["append", "read"]) => {
             same("append-list", "appends, and reads that return lists".into())
         }
+        () if has("broadcast") => of("broadcast", None, is),
+        () if any(&["write-set", "add-set"]) && shape.reads_collection => {
+            of("set", None, "adds to a set, and reads that return many".into())
+        }
         () if has("add") && (shape.reads_collection || any(&["contains", "contains?", "member"])) => {
-            same("set", "adds, and reads that return many".into())
+            of("set", None, "adds, and reads that return many; --model set claims that it is linearizable".into())
         }
         () if (has("add") || any(&COUNTS)) && shape.reads_scalar => {
             let begins = "it is taken to begin at 0, --initial says otherwise; --model counter claims linearizability";
@@ -223,7 +227,9 @@ fn shape(history: &History) -> Shape {
             shape.sends_or_polls = values.iter().any(|value| value.elements().is_some_and(|list| list.iter().any(is)));
         }
         look_closer(history, &op, &mut shape, &mut holds);
-        if op.status() == Status::Ok && matches!(op.f(), Some("read" | "r" | "read-all" | "value")) {
+        if op.status() == Status::Ok
+            && matches!(op.f(), Some("read" | "r" | "read-all" | "read-set-all" | "read-set" | "value"))
+        {
             match op.output() {
                 ValueRef::List(_) => shape.reads_collection = true,
                 ValueRef::Set(_) => (shape.reads_collection, shape.reads_set) = (true, true),

@@ -252,6 +252,11 @@ impl Findings {
         all
     }
 
+    /// Everything found so far is about this key.
+    pub fn name_key(&mut self, key: Option<String>) {
+        self.kinds.values_mut().flat_map(|kind| &mut kind.examples).for_each(|e| e.key = key.clone());
+    }
+
     /// Takes in what was found in another part of the same history. The facts of a part are its own and are dropped; a part
     /// without evidence leaves the whole as it is.
     pub fn merge(&mut self, part: Findings) {

@@ -51,6 +51,8 @@ pub struct Run<'a> {
     pub budget: &'a Budget,
     /// Examples of each kind to keep.
     pub examples: usize,
+    /// Was the checker asked for by name? Else it runs because the workload looks like its kind.
+    pub named: bool,
 }
 
 /// A checker of one of the groups.
