@@ -8,6 +8,7 @@ pub mod graph;
 pub mod linear;
 pub mod model;
 pub mod outcome;
+pub mod session;
 pub mod txn;
 
 pub use budget::{Budget, Spent};

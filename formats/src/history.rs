@@ -17,7 +17,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::columns::{ExtraCol, Scalar, ScalarCol, TxnCol, TxnRef, ValueCol, ValueRef};
-use crate::event::write_ints;
+use crate::event::{TextId, write_ints};
 use crate::faults::FaultWindow;
 use crate::text::TextPool;
 use crate::value::push_int;
@@ -616,6 +616,11 @@ impl<'a> OpRef<'a> {
     /// Its micro-operations, with what reads returned where that is known.
     pub fn txn(&self) -> Option<TxnRef<'a>> {
         self.chunk.txn.as_ref()?.get(self.i)
+    }
+
+    /// The EDN text of an id that one of its values bears.
+    pub fn text(&self, id: TextId) -> &'a str {
+        self.shared.texts.get(id)
     }
 
     /// The name of a micro-operation's function.
