@@ -3,8 +3,10 @@
 
 pub mod budget;
 pub mod descriptive;
+pub mod expr;
 pub mod findings;
 pub mod graph;
+pub mod invariant;
 pub mod linear;
 pub mod model;
 pub mod outcome;

@@ -1,0 +1,4 @@
+//! Does a number hold?
+
+pub mod fairness;
+pub mod final_state;
