@@ -314,7 +314,9 @@ fn pick(options: &CheckOptions, has_model: bool, workload: &Workload) -> Result<
         });
         return named.collect();
     }
+    let asked = battery::asked(&options.settings);
     let fits = |c: &&CheckerInfo| match c.name {
+        name if asked.contains(&name) => true,
         "linear" => has_model,
         "isolation" => workload.is_transactional() && options.model.is_none(),
         "stats" | "exceptions" => true,
@@ -352,8 +354,8 @@ fn in_battery(checker: &str, name: &str, history: &History, options: &CheckOptio
     if let Some(doubt) = history.meta().doubts.first().filter(|_| entry.info.judges) {
         return Err(doubt.clone());
     }
-    let (settings, budget) = (&options.settings, &options.budget);
-    (entry.run)(&battery::Run { history, name, settings, budget, examples: options.examples.max(1) })
+    let CheckOptions { settings, initial, budget, .. } = options;
+    (entry.run)(&battery::Run { history, name, settings, initial, budget, examples: options.examples.max(1) })
 }
 
 /// Holds a history against a model: `linear`, `sequential` or `k-atomic`.

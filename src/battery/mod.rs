@@ -10,7 +10,7 @@ pub mod session;
 
 use elench_checkers::Budget;
 use elench_checkers::findings::Findings;
-use elench_formats::History;
+use elench_formats::{History, Value};
 
 use crate::check::CheckerInfo;
 
@@ -40,6 +40,8 @@ pub struct Run<'a> {
     pub name: &'a str,
     /// What the flags say.
     pub settings: &'a Settings,
+    /// The state before the first operation, as asked for.
+    pub initial: &'a Value,
     /// How much it may spend.
     pub budget: &'a Budget,
     /// Examples of each kind to keep.
@@ -65,4 +67,10 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 /// The checker of this name.
 pub fn entry(name: &str) -> Option<&'static Entry> {
     entries().find(|entry| entry.info.name == name)
+}
+
+/// The checkers that are asked for by a flag that only they know, without being named.
+pub fn asked(settings: &Settings) -> Vec<&'static str> {
+    [session::asked(&settings.session), invariant::asked(&settings.invariant), describe::asked(&settings.describe)]
+        .concat()
 }

@@ -91,7 +91,10 @@ impl Group {
         }
         self.ok += 1;
         if let Some(took) = took(op) {
-            self.latency.saturating_record(took);
+            // `record` makes room; only what no histogram can hold is clamped.
+            if self.latency.record(took).is_err() {
+                self.latency.saturating_record(took);
+            }
             if self.slowest.is_none_or(|(_, slowest)| took > slowest) {
                 self.slowest = Some((op.index(), took));
             }
