@@ -4,6 +4,7 @@ use super::Entry;
 
 /// What their flags say.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 pub struct Settings {}
 
 /// The checkers of this group.

@@ -16,6 +16,7 @@ use crate::check::CheckerInfo;
 
 /// What their flags say.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 pub struct Settings {
     /// Checker log-pattern: regular expression to look for in each line of the nodes' logs (repeatable)
     #[arg(long = "log-pattern", value_name = "REGEX", value_parser = regex)]

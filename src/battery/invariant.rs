@@ -14,6 +14,7 @@ use crate::check::CheckerInfo;
 
 /// What their flags say.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 pub struct Settings {
     /// Checker final-state: expression that has to hold of what the system held in the end, such as `sum(accounts) == 100`
     /// (repeatable)

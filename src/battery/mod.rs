@@ -16,6 +16,7 @@ use crate::check::CheckerInfo;
 
 /// What the flags of all groups say.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 pub struct Settings {
     /// Of deliveries.
     #[command(flatten)]

@@ -8,6 +8,7 @@ use crate::check::CheckerInfo;
 
 /// What their flags say.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 pub struct Settings {
     /// Checker session: what orders the versions of a key (default: found from the operations)
     #[arg(long, value_name = "ORDER")]

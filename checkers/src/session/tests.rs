@@ -11,6 +11,7 @@ use crate::findings::{Fact, replay};
 use crate::linear::tests::{more, seed};
 
 mod brute;
+mod simulated;
 
 const MODELS: [CausalModel; 3] = [CausalModel::Cc, CausalModel::Ccv, CausalModel::Cm];
 
