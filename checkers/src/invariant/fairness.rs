@@ -11,7 +11,7 @@
 //! | `count` | how many | the same | fewest, most | of groups |
 //!
 //! and `groups`, how many there are. A spread is the greatest less the least, over the mean. A formula that names `group` must hold of each group.
-//! Latencies are kept as HDR histograms of three digits.
+//! Latencies are kept as HDR histograms of three digits: a quantile may come out as much as a thousandth too high.
 //!
 //! Whether all are served alike is known when all are served, so there is no incremental form. O(n).
 
