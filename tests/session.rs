@@ -1,5 +1,7 @@
 //! The checkers of sessions, final states and fairness, and those that describe, through the command.
 
+#![allow(clippy::unwrap_used)]
+
 use std::process::{Command, Output};
 
 use serde_json::Value as Json;
@@ -147,4 +149,41 @@ fn what_describes_is_told_and_makes_no_verdict() {
     assert_eq!(by("log-pattern")["noted"]["log-match"], 1, "{doc:#}");
     assert_eq!(by("log-pattern")["facts"]["files read"], 2);
     assert_eq!(elench(&["check", "--log-pattern", "(", &file.name()]).status.code(), Some(2));
+}
+
+/// The runs of registers whose values are written once. Linearizable ones keep every guarantee. Of those that are not, these break
+/// a session's view as well: replicas that lost writes in a partition, and reads from a replica that lags behind.
+#[test]
+fn real_runs_of_the_corpus_are_judged_rightly() {
+    let corpus = std::env::var_os("ELENCH_CORPUS").map_or_else(
+        || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/corpus"),
+        std::path::PathBuf::from,
+    );
+    let runs = corpus.join("jepsen-runs");
+    if !runs.is_dir() {
+        eprintln!("skipped: no corpus at {}", corpus.display());
+        return;
+    }
+    for (file, session, causal) in [
+        ("redis-sentinel/redis-simple-test/history.edn", None, None),
+        ("redis-sentinel/redis-intensive-test/history.edn", None, None),
+        ("redis-sentinel/redis-intensive-concurrent-test/history.edn", None, None),
+        ("couchbase/linearizable.edn", None, None),
+        ("redis-sentinel/redis-split-brain-test/history.edn", Some("monotonic-reads"), Some("WriteCORead")),
+        ("redis-sentinel/redis-flapping-partitions-test/history.edn", Some("monotonic-reads"), Some("WriteCORead")),
+        (
+            "ratis/ratis-3.2.2__EXPECTED-RED-seeded-stale-reads/history.edn",
+            Some("read-your-writes"),
+            Some("WriteCOInitRead"),
+        ),
+    ] {
+        let path = runs.join(file).display().to_string();
+        let doc = json(&elench(&["check", "--json", "--checker", "session", "--checker", "causal", &path]));
+        for (found, expected) in [(&doc["checkers"][0], session), (&doc["checkers"][1], causal)] {
+            assert_eq!(found["valid"], Json::Bool(expected.is_none()), "{file}: {:?}", found["why"]);
+            if let Some(kind) = expected {
+                assert!(found["anomalies"][kind].as_u64() > Some(0), "{file}: {:?}", found["anomalies"]);
+            }
+        }
+    }
 }

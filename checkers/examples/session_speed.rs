@@ -19,7 +19,7 @@ fn main() {
     let history = generate(ops, clients, lag);
     let start = Instant::now();
     let sum = history.clients().fold(0u64, |sum, op| {
-        let read = |v: elench_formats::columns::ValueRef<'_>| v.scalar().map_or(0, |s| format_free(s));
+        let read = |v: elench_formats::columns::ValueRef<'_>| v.scalar().map_or(0, number);
         sum.wrapping_add(read(op.input()))
             .wrapping_add(read(op.output()))
             .wrapping_add(op.complete_index().unwrap_or(0))
@@ -50,7 +50,7 @@ fn main() {
     measure("fairness", &|| told(fairness(&history, &GroupBy::Process, std::slice::from_ref(&rule), 3)));
 }
 
-fn format_free(scalar: elench_formats::columns::Scalar) -> u64 {
+fn number(scalar: elench_formats::columns::Scalar) -> u64 {
     match scalar {
         elench_formats::columns::Scalar::Int(n) => n as u64,
         elench_formats::columns::Scalar::Text(t) => u64::from(t),
