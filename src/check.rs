@@ -315,8 +315,10 @@ fn is_of_battery(workload: &str) -> bool {
 }
 
 fn pick(options: &CheckOptions, has_model: bool, workload: &Workload) -> Result<Vec<&'static CheckerInfo>, BadRequest> {
+    let asked = battery::asked(&options.settings);
     if !options.checkers.is_empty() {
-        let named = options.checkers.iter().map(|name| {
+        let more = asked.iter().filter(|name| !options.checkers.iter().any(|c| c == *name));
+        let named = options.checkers.iter().map(String::as_str).chain(more.copied()).map(|name| {
             checkers().find(|c| c.name == name).ok_or_else(|| {
                 let known: Vec<_> = checkers().map(|c| c.name).collect();
                 BadRequest(format!("no checker is called `{name}`: there are {}", known.join(", ")))
@@ -325,6 +327,7 @@ fn pick(options: &CheckOptions, has_model: bool, workload: &Workload) -> Result<
         return named.collect();
     }
     let fits = |c: &&CheckerInfo| match c.name {
+        name if asked.contains(&name) => true,
         "linear" => has_model,
         "isolation" => workload.is_transactional() && options.model.is_none(),
         "stats" | "exceptions" => true,

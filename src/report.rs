@@ -173,7 +173,7 @@ fn finding_lines(finding: &Finding, history: &History, out: &mut String) {
         Found::Stats(stats) => {
             for f in &stats.by_f {
                 let label = f.f.as_deref().unwrap_or("nil");
-                let never = if f.with(Status::Ok) == 0 { "   (never ok)" } else { "" };
+                let never = f.never_ok.as_ref().map_or(String::new(), |why| format!("   (never ok: {why})"));
                 let _ = writeln!(out, "  {name:<10} {label:<12} {}{never}", outcomes(&f.counts));
             }
         }
@@ -442,6 +442,9 @@ fn finding_json(finding: &Finding, history: &History) -> Json {
                 let mut counts = Map::new();
                 counts.insert("f".into(), json!(f.f));
                 counts.insert("count".into(), json!(f.total()));
+                if let Some(why) = &f.never_ok {
+                    counts.insert("never_ok".into(), json!(why));
+                }
                 Status::ALL.iter().for_each(|s| {
                     counts.insert(s.name().into(), json!(f.with(*s)));
                 });

@@ -618,6 +618,11 @@ impl<'a> OpRef<'a> {
         self.chunk.txn.as_ref()?.get(self.i)
     }
 
+    /// The EDN text of an id that one of its values bears.
+    pub fn text(&self, id: TextId) -> &'a str {
+        self.shared.texts.get(id)
+    }
+
     /// The name of a micro-operation's function.
     pub fn mop_name(&self, f: u16) -> &'a str {
         self.shared.functions.get(u32::from(f))
@@ -639,11 +644,6 @@ impl<'a> OpRef<'a> {
     pub fn fault_epoch(&self) -> Option<&'a str> {
         let a = self.chunk.fault_epoch.as_ref()?;
         a.is_valid(self.i).then(|| self.shared.names.get(a.value(self.i)))
-    }
-
-    /// The EDN text of an id that a value or key of this history bears.
-    pub fn text(&self, id: TextId) -> &'a str {
-        self.shared.texts.get(id)
     }
 
     /// The id of an EDN text, if some value or key of this history bears it.

@@ -5,6 +5,7 @@
 
 pub mod delivery;
 pub mod describe;
+pub mod formula;
 pub mod invariant;
 pub mod log;
 pub mod session;
@@ -31,6 +32,9 @@ pub struct Settings {
     /// Of invariants.
     #[command(flatten)]
     pub invariant: invariant::Settings,
+    /// Of formulas.
+    #[command(flatten)]
+    pub formula: formula::Settings,
     /// Of what describes.
     #[command(flatten)]
     pub describe: describe::Settings,
@@ -68,10 +72,17 @@ pub struct Entry {
 
 /// All checkers of all groups.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    [delivery::ENTRIES, log::ENTRIES, session::ENTRIES, invariant::ENTRIES, describe::ENTRIES].into_iter().flatten()
+    [delivery::ENTRIES, log::ENTRIES, session::ENTRIES, invariant::ENTRIES, formula::ENTRIES, describe::ENTRIES]
+        .into_iter()
+        .flatten()
 }
 
 /// The checker of this name.
 pub fn entry(name: &str) -> Option<&'static Entry> {
     entries().find(|entry| entry.info.name == name)
+}
+
+/// The checkers that are asked for by a flag that only they know, without being named.
+pub fn asked(settings: &Settings) -> Vec<&'static str> {
+    [session::asked(&settings.session), formula::asked(&settings.formula), describe::asked(&settings.describe)].concat()
 }

@@ -27,7 +27,7 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Check histories, print a verdict for each, exit by the worst
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     /// Say what is in histories, and what to check them with
     Info(InfoArgs),
     /// Check a result's certificates again, independently of the checker

@@ -10,6 +10,8 @@ mod atoms;
 pub mod bank;
 pub mod causal_reverse;
 pub mod counter;
+pub mod fairness;
+pub mod final_state;
 pub mod g2;
 pub mod locks;
 pub mod long_fork;
