@@ -134,7 +134,8 @@ impl Lag {
             self.worst = Some(Worst { lag, time: consumer.last_poll, process, key });
         }
         let all = self.all.get_or_insert_with(|| Histogram::new(3).unwrap_or_else(|_| unreachable!("3 is in 0..=5")));
-        all.saturating_record(lag as u64);
+        // It resizes itself, so that every duration has a place; `saturating_record` would not let it.
+        let _ = all.record(lag as u64);
     }
 
     /// Keeps some points, evenly: when there are too many, every other one.
