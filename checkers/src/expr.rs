@@ -12,6 +12,7 @@
 //! product = sign { ("*" | "/") sign }
 //! sign    = { "-" } atom
 //! atom    = number [unit] | "text" | "true" | "false" | "nil" | name | function "(" or { "," or } ")" | "(" or ")"
+//! (words of the language in any case)
 //! name    = word { "." (word | digits | "text") }
 //! unit    = "ns" | "us" | "ms" | "s" | "m" | "h" | "%"
 //! ```
@@ -406,9 +407,12 @@ impl<'s> Parser<'s> {
     }
 
     /// Takes a word of the language if it is next, as a whole word.
+    /// Case does not count: conditions are often written with AND.
     fn keyword(&mut self, word: &str) -> bool {
         self.space();
-        let found = self.rest().strip_prefix(word).is_some_and(|rest| !rest.starts_with(|c| is_word(c) || c == '.'));
+        let found = self.rest().split_at_checked(word.len()).is_some_and(|(begin, rest)| {
+            begin.eq_ignore_ascii_case(word) && !rest.starts_with(|c| is_word(c) || c == '.')
+        });
         self.at += if found { word.len() } else { 0 };
         found
     }

@@ -295,7 +295,7 @@ impl Drop for Call<'_> {
 
 /// Puts events in order, and writes them.
 fn write(mut file: File, receiver: &Receiver<Event>) -> io::Result<u64> {
-    let (mut early, mut next, mut text) = (BinaryHeap::<Event>::new(), 0, String::new());
+    let (mut early, mut next, mut latest, mut text) = (BinaryHeap::<Event>::new(), 0, 0, String::new());
     let mut flushed = Instant::now();
     loop {
         let ended = match receiver.recv_timeout(FLUSH) {
@@ -307,7 +307,10 @@ fn write(mut file: File, receiver: &Receiver<Event>) -> io::Result<u64> {
             Err(RecvTimeoutError::Disconnected) => true,
         };
         while early.peek().is_some_and(|e| e.number == next) {
-            if let Some(event) = early.pop() {
+            if let Some(mut event) = early.pop() {
+                // A thread may lose the processor between its number and its time: the order of numbers is the real one.
+                latest = latest.max(event.time);
+                event.time = latest;
                 line(&event, &mut text);
                 next += 1;
             }

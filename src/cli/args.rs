@@ -16,7 +16,7 @@ pub struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 every check passed; 1 a violation; 2 the request or the input is bad (nothing was checked);
-3 inconclusive (unknown, partial, history too weak).
+3 inconclusive (unknown, partial, history too weak); 4 an experiment was refused or could not run; 5 a rollback failed.
 
 Examples:
   elench check store/my-test/latest
@@ -36,6 +36,24 @@ pub enum Command {
     Shrink(ShrinkArgs),
     /// Convert a history from one format to another
     Convert(ConvertArgs),
+    /// Break a running system on purpose, prove that it broke, put it back, and check what its clients saw
+    Run(RunArgs),
+    /// Take back a fault that is still there, from its undo journal
+    Revert(RevertArgs),
+    /// Say which injectors can work here, and how to get the others
+    Doctor(ListArgs),
+    /// Look at the evidence of runs
+    #[command(subcommand)]
+    Evidence(EvidenceCommand),
+    /// Ask the ledger of runs
+    #[command(subcommand)]
+    Ledger(LedgerCommand),
+    /// The dead man's switch: watches over an undo journal until its standard input says `done`
+    #[command(hide = true)]
+    Switch {
+        /// The journal
+        journal: PathBuf,
+    },
     /// Generate a history from a simulated system, correct or with a named fault
     Gen(GenArgs),
     /// List the checkers, with what each needs and an example
@@ -235,6 +253,89 @@ pub enum FailedCasArg {
     DidNotHappen,
     /// It ran and found another value than the expected one
     Observed,
+}
+
+/// Flags of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  elench run --dry-run examples/scenarios/etcd_leader_pause.md
+  elench run examples/scenarios/postgres_serializable.md --confirm 2
+
+Exit codes: 0 a PASS; 1 a FAIL; 2 the scenario is malformed (nothing was touched); 3 inconclusive or partial; 4 refused by the
+perimeter, or it could not run; 5 the fault could not be taken back.")]
+pub struct RunArgs {
+    /// The scenario: Markdown with YAML front matter
+    #[arg(value_name = "SCENARIO")]
+    pub scenario: PathBuf,
+    /// Do everything up to the injection, and print each command that would run
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Seed of the workload, instead of the scenario's
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Run it again so many times where it fails, to see whether it does again
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub confirm: u32,
+    /// Directory of configuration, rules, evidence and ledger
+    #[arg(long, value_name = "DIR", default_value = ".elench")]
+    pub home: PathBuf,
+    /// Print the manifest of the evidence instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `revert`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  elench revert\n  elench revert .elench/switch/4f0c….json")]
+pub struct RevertArgs {
+    /// Undo journals (default: all below the home that are not reverted)
+    #[arg(value_name = "JOURNAL")]
+    pub journals: Vec<PathBuf>,
+    /// Directory of configuration, rules, evidence and ledger
+    #[arg(long, value_name = "DIR", default_value = ".elench")]
+    pub home: PathBuf,
+}
+
+/// What can be done with evidence.
+#[derive(Debug, Subcommand)]
+pub enum EvidenceCommand {
+    /// Recompute every hash of a run's evidence
+    #[command(after_help = "Example:\n  elench evidence verify 4f0c…")]
+    Verify {
+        /// The run, or its directory
+        run: String,
+        /// Directory of configuration, rules, evidence and ledger
+        #[arg(long, value_name = "DIR", default_value = ".elench")]
+        home: PathBuf,
+    },
+}
+
+/// What can be done with the ledger.
+#[derive(Debug, Subcommand)]
+pub enum LedgerCommand {
+    /// Ask one of the named queries
+    #[command(
+        after_help = "Examples:\n  elench ledger query\n  elench ledger query last-verdict acknowledged_writes_survive\n  elench ledger query failed-since 2026-01-01"
+    )]
+    Query {
+        /// Its name; without one, the queries are listed
+        name: Option<String>,
+        /// Its arguments
+        arguments: Vec<String>,
+        /// Directory of configuration, rules, evidence and ledger
+        #[arg(long, value_name = "DIR", default_value = ".elench")]
+        home: PathBuf,
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make the database anew from the records
+    Rebuild {
+        /// Directory of configuration, rules, evidence and ledger
+        #[arg(long, value_name = "DIR", default_value = ".elench")]
+        home: PathBuf,
+    },
 }
 
 /// Flags of `info`.

@@ -10,7 +10,9 @@ use elench_checkers::txn::register::Assumptions;
 use elench_formats::History;
 use elench_formats::write::{Target, to_file};
 
-use super::args::{CheckArgs, FailedCasArg, JudgeArgs, NilReadsArg, ReadArgs};
+use clap::Parser;
+
+use super::args::{CheckArgs, Cli, Command, FailedCasArg, JudgeArgs, NilReadsArg, ReadArgs};
 use super::progress::{Reading, Working};
 use super::{Exit, Stop};
 use crate::check::{CheckOptions, Found, Report, Valid, check};
@@ -37,6 +39,23 @@ pub(super) fn run(args: &CheckArgs) -> Result<Exit, Stop> {
     }
     let worst = [Exit::Violation, Exit::Bad, Exit::Inconclusive].into_iter().find(|e| exits.contains(e));
     Ok(worst.unwrap_or(Exit::Passed))
+}
+
+/// The options that flags of `check` say, for those who run checkers within something else.
+///
+/// # Errors
+/// A flag that is none, or makes no sense.
+pub(crate) fn options_of(flags: &[String]) -> Result<CheckOptions, String> {
+    let words =
+        ["elench".to_string(), "check".to_string()].into_iter().chain(flags.iter().cloned()).chain(["-".to_string()]);
+    let cli = Cli::try_parse_from(words).map_err(|e| e.to_string())?;
+    match cli.command {
+        Command::Check(args) => options(&args).map_err(|stop| match stop {
+            Stop::Error(why) => why,
+            Stop::Pipe => String::new(),
+        }),
+        _ => Err("no flags of check".into()),
+    }
 }
 
 fn options(args: &CheckArgs) -> Result<CheckOptions, Stop> {

@@ -1,8 +1,9 @@
 //! The command: arguments to calls, nothing else.
 
 pub mod args;
-mod check;
+pub(crate) mod check;
 mod convert;
+mod experiment;
 mod generate;
 mod info;
 mod progress;
@@ -31,6 +32,10 @@ pub enum Exit {
     Bad = 2,
     /// Inconclusive.
     Inconclusive = 3,
+    /// An experiment was refused, or could not run.
+    Refused = 4,
+    /// A rollback failed.
+    RollbackFailed = 5,
 }
 
 /// Runs the command that the process was started with.
@@ -80,6 +85,12 @@ fn run(cli: Cli) -> Result<Exit, Stop> {
         Command::Verify(args) => verify::run(&args),
         Command::Shrink(args) => shrink::run(&args),
         Command::Convert(args) => convert::run(&args),
+        Command::Run(args) => experiment::run(&args),
+        Command::Revert(args) => experiment::revert(&args),
+        Command::Doctor(args) => experiment::doctor(&args),
+        Command::Evidence(command) => experiment::evidence(&command),
+        Command::Ledger(command) => experiment::ledger(&command),
+        Command::Switch { journal } => experiment::switch(&journal),
         Command::Gen(args) => generate::run(&args),
         Command::Checkers(args) => checkers(&args),
         Command::Models(args) => models(&args),

@@ -10,7 +10,9 @@ pub mod evidence;
 pub mod front;
 pub mod injector;
 pub mod perimeter;
+pub mod run;
 pub mod scenario;
+pub mod sli;
 pub mod switch;
 
 use std::fmt;

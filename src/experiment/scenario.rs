@@ -57,6 +57,9 @@ pub struct Signal {
     /// A command whose output is a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// A page of numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// The victim that it looks at: a pid, a node, an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub victim: Option<String>,
@@ -82,6 +85,9 @@ pub struct Workload {
     pub clients: u64,
     /// Seconds.
     pub duration_sec: u64,
+    /// Operations at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_ops: Option<u64>,
     /// Operations a second over all clients; `None`: as fast as answers come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
@@ -404,11 +410,11 @@ fn signal(mut fields: Fields<'_>, wrong: &mut Vec<Complaint>) -> Option<Signal> 
     }
     let (expr, pattern) = (fields.text("expr", wrong), fields.text("pattern", wrong));
     let (file, command) = (fields.text("file", wrong), fields.text("command", wrong));
-    let victim = fields.text("victim", wrong);
+    let (url, victim) = (fields.text("url", wrong), fields.text("victim", wrong));
     fields.finish(wrong);
     let signal = signal?;
     let injector_side = INJECTOR_SIDE.contains(&signal.as_str());
-    Some(Signal { signal, expr, pattern, file, command, victim, injector_side })
+    Some(Signal { signal, expr, pattern, file, command, url, victim, injector_side })
 }
 
 fn workload(top: &mut Fields<'_>, wrong: &mut Vec<Complaint>) -> Option<Workload> {
@@ -424,6 +430,7 @@ fn workload(top: &mut Fields<'_>, wrong: &mut Vec<Complaint>) -> Option<Workload
     let endpoints = fields.texts("endpoints", wrong).unwrap_or_default();
     let clients = fields.count("clients", wrong).unwrap_or(4).clamp(1, 10_000);
     let duration_sec = fields.count("duration_sec", wrong).unwrap_or(30);
+    let most_ops = fields.count("most_ops", wrong);
     let rate = fields.number("rate", wrong);
     let keys = fields.count("keys", wrong).unwrap_or(10).max(1);
     let key_skew = fields.number("key_skew", wrong).unwrap_or(0.0);
@@ -438,6 +445,7 @@ fn workload(top: &mut Fields<'_>, wrong: &mut Vec<Complaint>) -> Option<Workload
         endpoints,
         clients,
         duration_sec,
+        most_ops,
         rate,
         keys,
         key_skew,

@@ -93,6 +93,11 @@ impl Cap {
     }
 }
 
+/// What each injector finds here, whatever a scenario asks of it.
+pub fn probes() -> Vec<Probe> {
+    vec![process::probe(), command::probe()]
+}
+
 /// Can an injector work here?
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Probe {
