@@ -225,7 +225,8 @@ impl Names for Phases<'_> {
 /// # Errors
 /// Where it is none, with a caret.
 pub fn condition(text: &str) -> Result<Expr, String> {
-    let phased = Regex::new(r#"([A-Za-z_](?:[A-Za-z0-9_.:]|"[^"]*")*)\s+(before|during|after)\b"#).map_err(|e| e.to_string())?;
+    let phased =
+        Regex::new(r#"([A-Za-z_](?:[A-Za-z0-9_.:]|"[^"]*")*)\s+(before|during|after)\b"#).map_err(|e| e.to_string())?;
     let text = phased.replace_all(text, |c: &regex_lite::Captures<'_>| match c[1].to_lowercase().as_str() {
         "and" | "or" | "not" => c[0].to_string(),
         _ => format!("{}.{}", &c[2], &c[1]),
