@@ -316,7 +316,7 @@ fn run(
     let work = || match checker.name {
         "linear" | "sequential" | "k-atomic" => against_model(checker.name, history, model, options)
             .map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
-        "isolation" => isolation::judge(history, workload.name, &options.asked, &options.budget, options.examples)
+        "isolation" => isolation::judge(history, workload.name, &asked(options), &options.budget, options.examples)
             .map_or_else(Found::NotRun, |found| Found::Isolation(Box::new(found))),
         "stats" => Found::Stats(stats(history)),
         _ => Found::Exceptions(exceptions(history)),
@@ -324,6 +324,12 @@ fn run(
     let result = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Found::NotRun("the checker failed: this is a fault of Elench, please report it".into()));
     Finding { checker, result, elapsed: start.elapsed() }
+}
+
+/// What is asked of transactions, with the initial value.
+fn asked(options: &CheckOptions) -> Asked {
+    let initial = Some(options.initial.to_edn()).filter(|text| text != "nil");
+    Asked { initial: options.asked.initial.clone().or(initial), ..options.asked.clone() }
 }
 
 /// Holds a history against a model: `linear`, `sequential` or `k-atomic`.

@@ -25,6 +25,8 @@ pub struct Asked {
     pub all: bool,
     /// What is assumed of each register.
     pub assumptions: Assumptions,
+    /// The EDN text of the value that registers have before anybody writes them; none for nil.
+    pub initial: Option<String>,
 }
 
 /// What was found, judged.
@@ -46,6 +48,8 @@ pub struct Isolation {
     pub all: bool,
     /// Does the order that shows validity keep real time?
     pub real_time: bool,
+    /// The initial value of registers, where it is not nil.
+    pub initial: Option<String>,
 }
 
 impl Isolation {
@@ -59,7 +63,7 @@ impl Isolation {
     pub fn limits(&self) -> Option<&'static str> {
         (self.valid.0 == Valid::Yes && self.result.order.is_none()).then_some(
             "no anomaly can be proven from this history; as it does not tell the order of all versions, one may have happened \
-             (--wfr-keys, --sequential-keys and --linearizable-keys, where they are true, tell more)",
+             (--wfr-keys, --sequential-keys, --linearizable-keys and --commit-timestamps, where they are true, tell more)",
         )
     }
 
@@ -117,18 +121,15 @@ pub fn judge(
         process: asked.all || demand.needs_process(),
         examples: examples.max(1),
         certificate: true,
+        initial: asked.initial.clone(),
     };
     let result = match workload {
         "list-append" => check_list_append(history, &options, budget),
         "rw-register" => check_rw_register(history, &options, asked.assumptions, budget),
         other => return Err(format!("no checker judges transactions of the workload {other}")),
     };
-    if workload == "list-append" {
-        for cycle in result.findings.values().flat_map(|f| &f.examples).filter_map(cycle_of) {
-            verify::cycle(history, cycle)
-                .map_err(|why| format!("fault of the checker, please report it: a cycle does not hold: {why}"))?;
-        }
-    }
+    verified(history, workload, asked, &result)
+        .map_err(|why| format!("fault of the checker, please report it: a cycle does not hold: {why}"))?;
     let found = result.kinds();
     let looked_for = AnomalySet::ALL.without(BEYOND);
     let unchecked = unchecked(demand.models, looked_for, found);
@@ -141,8 +142,19 @@ pub fn judge(
         unchecked,
         all: asked.all,
         real_time: options.real_time,
+        initial: asked.initial.clone().filter(|_| workload == "rw-register"),
         result,
     })
+}
+
+/// Holds the cycles that are shown against the history.
+fn verified(history: &History, workload: &str, asked: &Asked, result: &TxnResult) -> Result<(), String> {
+    let mut cycles = result.findings.values().flat_map(|f| &f.examples).filter_map(cycle_of);
+    if workload == "list-append" {
+        return cycles.try_for_each(|cycle| verify::cycle(history, cycle));
+    }
+    let registers = verify::Registers::new(history, asked.assumptions, asked.initial.as_deref(), cycles.clone());
+    cycles.try_for_each(|cycle| registers.cycle(cycle))
 }
 
 fn cycle_of(example: &Explained) -> Option<&ExplainedCycle> {
@@ -160,8 +172,7 @@ fn verdict(result: &TxnResult, demand: Demand, found: AnomalySet, unchecked: Mod
     if result.coverage.with_status(Status::Ok) == 0 {
         return unknown("no transaction was acknowledged".into());
     }
-    let undecided = found.intersection(AnomalySet::UNDECIDED);
-    if let Some(kind) = undecided.iter().next() {
+    if let Some(kind) = result.open().iter().next() {
         return unknown(format!("{}: {}", kind.name(), kind.about()));
     }
     if unchecked != ModelSet::default() {

@@ -283,6 +283,9 @@ fn isolation_json(found: &Isolation, out: &mut Map<String, Json>) {
     out.insert("not".into(), json!(found.boundary.not.names()));
     out.insert("also_not".into(), json!(found.boundary.also_not.names()));
     out.insert("not_checked".into(), json!(found.unchecked.names()));
+    if let Some(initial) = &found.initial {
+        out.insert("initial".into(), json!(initial));
+    }
     if let Some(limits) = found.limits() {
         out.insert("limits".into(), json!(limits));
     }

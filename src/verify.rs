@@ -10,7 +10,7 @@ use elench_checkers::linear::verify::{has_order, verify as verify_order};
 use elench_checkers::linear::{Operation, Problem};
 use elench_checkers::model::Model;
 use elench_checkers::outcome::OpId;
-use elench_checkers::txn::verify::order as serial_order;
+use elench_checkers::txn::verify::{order as serial_order, register_order};
 use elench_formats::History;
 use serde_json::Value as Json;
 
@@ -83,7 +83,11 @@ fn isolation(checker: &Json, history: &History) -> Option<Verified> {
             order.len(),
             if real_time { " that keeps real time" } else { "" }
         );
-        let holds = serial_order(history, &order, real_time).map_or_else(Holds::No, |()| Holds::Yes);
+        let runs = match checker["workload"].as_str() {
+            Some("rw-register") => register_order(history, &order, checker["initial"].as_str(), real_time),
+            _ => serial_order(history, &order, real_time),
+        };
+        let holds = runs.map_or_else(Holds::No, |()| Holds::Yes);
         return Some(Verified { what, holds });
     }
     let claims = checker["violations"].as_array().map_or(0, Vec::len);

@@ -45,11 +45,13 @@ pub struct Options {
     pub examples: usize,
     /// Give the order of transactions, where there is one.
     pub certificate: bool,
+    /// Registers: the EDN text of the value that keys have before anybody writes them; none for nil.
+    pub initial: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { real_time: true, process: true, examples: 4, certificate: true }
+        Options { real_time: true, process: true, examples: 4, certificate: true, initial: None }
     }
 }
 
@@ -130,11 +132,17 @@ impl TxnResult {
         if let Some(why) = &self.undecided {
             return Outcome::unknown(self.coverage.clone(), why.clone());
         }
-        if let Some(kind) = self.kinds().intersection(AnomalySet::UNDECIDED).iter().next() {
+        if let Some(kind) = self.open().iter().next() {
             return Outcome::unknown(self.coverage.clone(), Why::Other(format!("{kind}: {}", kind.about())));
         }
         let order = |ops: &Vec<OpId>| Certificate::Orders(vec![KeyOrder { key: None, order: Some(ops.clone()) }]);
         Outcome::valid(self.coverage.clone(), self.order.as_ref().map(order))
+    }
+
+    /// Kinds found that leave something undecided. Who wrote what was read need not be known where an order explains everything.
+    pub fn open(&self) -> AnomalySet {
+        let known = if self.order.is_some() { AnomalySet::of(&[Anomaly::DuplicateWrites]) } else { AnomalySet::EMPTY };
+        self.kinds().intersection(AnomalySet::UNDECIDED).without(known)
     }
 
     fn add(&mut self, kind: Anomaly, count: u64) {
@@ -231,14 +239,15 @@ impl TxnResult {
         }
         self.unnamed = found.unnamed;
         if options.certificate && self.findings.keys().all(|k| *k == Anomaly::EmptyGraph) {
-            self.order = found.order.map(|order| serial(timeline, graph, lists, order));
+            let ops = |order: Vec<u32>| order.into_iter().map(|t| lists.op(t)).collect();
+            self.order = found.order.map(|order| ops(serial(timeline, graph, order)));
         }
     }
 }
 
 /// The order of all committed transactions: as they completed, but for those that may have lain on cycles, which fill their
 /// places in the order that the search gave them.
-fn serial(timeline: &Timeline, graph: &Graph<'_>, lists: &Lists<'_>, sorted: Vec<u32>) -> Vec<OpId> {
+fn serial(timeline: &Timeline, graph: &Graph<'_>, sorted: Vec<u32>) -> Vec<Txn> {
     let mut by_place: Vec<u32> = sorted;
     // Edges between windows point forward: what lies in an earlier one may be moved before all of a later one.
     let mut window = vec![0u32; timeline.position.len()];
@@ -250,7 +259,7 @@ fn serial(timeline: &Timeline, graph: &Graph<'_>, lists: &Lists<'_>, sorted: Vec
     by_place.sort_by_key(|&t| window[t as usize]);
     let mut next = by_place.into_iter();
     let at = |&t: &u32| if graph.is_inside(t) { next.next().unwrap_or(t) } else { t };
-    timeline.order.iter().map(at).map(|t| lists.op(t)).collect()
+    timeline.order.iter().map(at).collect()
 }
 
 /// Does no transaction say anything about the order of another one?
