@@ -128,12 +128,14 @@ impl Explainer<'_> {
 
     fn wr(&self, link: Link) -> Option<(Reason, String)> {
         let txns = self.txns();
-        let reads = txns.mops(link.to).filter(|&m| txns.kind[m] == Kind::Read);
+        // Others see the first that a transaction reads of a key, and the last that it writes.
+        let says = |&m: &usize| txns.kind[m] == Kind::Read || txns.kind[m].writes();
+        let first = |&r: &usize| txns.mops(link.to).filter(says).find(|&m| txns.key[m] == txns.key[r]) == Some(r);
+        let reads = txns.mops(link.to).filter(|&m| txns.kind[m] == Kind::Read).filter(first);
         let (write, read) = reads
             .filter_map(|r| {
-                let same =
-                    |&w: &usize| txns.kind[w].writes() && txns.key[w] == txns.key[r] && txns.value[w] == txns.value[r];
-                txns.mops(link.from).rfind(same).map(|w| (w as Mop, r as Mop))
+                let last = txns.mops(link.from).rfind(|&w| txns.kind[w].writes() && txns.key[w] == txns.key[r])?;
+                (txns.value[last] == txns.value[r]).then_some((last as Mop, r as Mop))
             })
             .next()?;
         let (key, value) = (self.key_text(txns.key[read as usize]), self.text(txns.value[read as usize]));
