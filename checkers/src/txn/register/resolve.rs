@@ -110,7 +110,7 @@ impl Named {
 
     /// Of a read: is it what others see of its transaction? Of a write: does such a read stand before it?
     #[inline]
-    pub(super) fn from_outside(self) -> bool {
+    pub(super) fn is_outside(self) -> bool {
         self.0 & FROM_OUTSIDE != 0
     }
 }

@@ -429,7 +429,7 @@ impl<'a> Run<'a> {
             let Some(named) = self.resolved.of(mop) else { continue };
             let version = named.version();
             if !self.txns.kind[mop].writes() {
-                self.resolved.versions[version].pending += u32::from(named.from_outside());
+                self.resolved.versions[version].pending += u32::from(named.is_outside());
                 self.resolved.versions[version].live = self.resolved.versions[version].outside;
             } else if self.resolved.versions[version].next == UNLINKED {
                 let first = &mut self.open[self.txns.key[mop] as usize];
@@ -478,15 +478,15 @@ impl<'a> Run<'a> {
         let there = self.there[key] as usize;
         if !self.txns.kind[mop].writes() {
             let writer = self.resolved.versions[version].writer;
-            return match (named.from_outside() && version != there, writer) {
+            return match (named.is_outside() && version != there, writer) {
                 (false, _) => Demand::Nothing,
                 (true, NONE) => Demand::Impossible,
                 (true, writer) => Demand::Run(writer, Why::Certain),
             };
         }
-        if self.resolved.versions[there].pending > u32::from(named.from_outside()) {
+        if self.resolved.versions[there].pending > u32::from(named.is_outside()) {
             let guessed = Why::Overwritten { there: there as u32, by: version as u32 };
-            let why = if named.from_outside() { Why::Certain } else { guessed };
+            let why = if named.is_outside() { Why::Certain } else { guessed };
             return self.reader(txn, there).map_or(Demand::Impossible, |reader| Demand::Run(reader, why));
         }
         if !self.keep.real_time {
@@ -537,7 +537,7 @@ impl<'a> Run<'a> {
     /// Does a transaction write a key that it does not read?
     fn writes_blindly(&self, txn: Txn, key: usize) -> bool {
         let mut named = self.txns.mops(txn).filter(|&m| self.txns.key[m] as usize == key).map(|m| self.resolved.of(m));
-        named.next().flatten().is_some_and(|first| !first.from_outside())
+        named.next().flatten().is_some_and(|first| !first.is_outside())
     }
 
     /// Adds what a transaction demands as things stand, directly.
@@ -623,7 +623,7 @@ impl<'a> Run<'a> {
         }
         for mop in self.txns.mops(txn).filter(|&m| !self.txns.kind[m].writes()) {
             let Some(named) = self.resolved.of(mop) else { continue };
-            self.resolved.versions[named.version()].pending -= u32::from(named.from_outside());
+            self.resolved.versions[named.version()].pending -= u32::from(named.is_outside());
         }
         self.state[txn as usize] = State::Ran;
         self.ran_at[txn as usize] = self.done.len() as u32;

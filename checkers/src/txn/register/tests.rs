@@ -628,11 +628,14 @@ fn the_least_integer_is_not_nil() {
     assert!(found(&history, EVERY_ASSUMPTION).is_empty());
 }
 
+/// Micro-operations: is it a write, key, value.
+type Mops = Vec<(bool, usize, u64)>;
+
 /// A strictly serializable history: transactions take effect at once, some time while they are open.
 fn serial_history(random: &mut Random, count: u64, clients: u64, keys: u64) -> History {
     let mut there = vec![0u64; keys as usize];
     // By client: what it is to do, and what it did once that took effect.
-    let mut open: Vec<Option<(Vec<(bool, usize, u64)>, bool)>> = vec![None; clients as usize];
+    let mut open: Vec<Option<(Mops, bool)>> = vec![None; clients as usize];
     let (mut text, mut value, mut invoked) = (String::new(), 0, 0);
     let mops_of = |mops: &[(bool, usize, u64)]| {
         let mop = |&(write, key, value): &(bool, usize, u64)| match value {
