@@ -32,7 +32,15 @@ fn main() {
         let peak = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let peak = peak.lines().find(|l| l.starts_with("VmHWM")).unwrap_or("").to_string();
         let order = if result.order.is_some() { "with an order" } else { "without one" };
-        println!("{assumptions:?} {:?} {:?} {order} {:?} {peak}", start.elapsed(), result.kinds(), result.sizes);
+        let used = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let ticks: u64 = used.split(' ').skip(13).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
+        println!(
+            "{} ms of CPU since the start, {assumptions:?} {:?} {:?} {order} {:?} {peak}",
+            ticks * 10,
+            start.elapsed(),
+            result.kinds(),
+            result.sizes
+        );
     }
 }
 
