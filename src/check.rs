@@ -5,21 +5,27 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use elench_checkers::budget::Budget;
 use elench_checkers::descriptive::{ExceptionGroup, Stats, exceptions, stats};
+use elench_checkers::findings::Findings;
 use elench_checkers::linear::read::registers::{FailedCas, NilReads};
 use elench_checkers::linear::staleness::{Staleness, check_k_atomic, smallest_k, undefined};
 use elench_checkers::linear::{Evidence, Problem};
 use elench_checkers::model::Register;
 use elench_checkers::outcome::Outcome;
+use elench_checkers::txn::Each;
 use elench_formats::{History, Value};
 
 pub use crate::judge::{MODELS, ModelInfo};
 
+use crate::battery::{self, Settings};
+use crate::evidence::{Anomalies, Row};
 use crate::isolation::{self, Asked, Isolation};
 use crate::judge::{Case, Judge, Problems, Reads};
+use crate::report::violation_key;
 use crate::workload::{Workload, guess};
 
 /// A checker that `elench check` can run.
@@ -37,8 +43,8 @@ pub struct CheckerInfo {
     pub judges: bool,
 }
 
-/// All checkers.
-pub const CHECKERS: [CheckerInfo; 6] = [
+/// The checkers with reports of their own; [`checkers`] names all.
+const CORE: [CheckerInfo; 6] = [
     CheckerInfo {
         name: "linear",
         question: "Is there an order of the operations that respects real time and that the model allows?",
@@ -83,6 +89,12 @@ pub const CHECKERS: [CheckerInfo; 6] = [
     },
 ];
 
+/// All checkers: those that judge first.
+pub fn checkers() -> impl Iterator<Item = &'static CheckerInfo> {
+    let all = || CORE.iter().chain(battery::entries().map(|entry| &entry.info));
+    all().filter(|c| c.judges).chain(all().filter(|c| !c.judges))
+}
+
 /// What to check, and with how much.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
@@ -102,6 +114,8 @@ pub struct CheckOptions {
     pub k: Option<usize>,
     /// What is asked of transactions.
     pub asked: Asked,
+    /// What is asked of deliveries, sessions and invariants.
+    pub settings: Settings,
     /// Decide what a monitor decides by the search as well.
     pub cross_check: bool,
     /// Stop at the first violation; the other keys are then undecided.
@@ -110,6 +124,8 @@ pub struct CheckOptions {
     pub budget: Budget,
     /// Violations of a kind to report in full.
     pub examples: usize,
+    /// A table to write all anomalies to.
+    pub anomalies: Option<Arc<Anomalies>>,
 }
 
 impl Default for CheckOptions {
@@ -124,10 +140,12 @@ impl Default for CheckOptions {
             nil_reads: NilReads::default(),
             k: None,
             asked: Asked::default(),
+            settings: Settings::default(),
             cross_check: false,
             first: false,
             budget: Budget::unlimited(),
             examples: 3,
+            anomalies: None,
         }
     }
 }
@@ -171,6 +189,8 @@ pub enum Found {
     Linear(Box<Linear>),
     /// Of `isolation`.
     Isolation(Box<Isolation>),
+    /// Of a checker of deliveries, sessions or invariants, or one that describes.
+    Findings(Box<Findings>),
     /// Of `stats`.
     Stats(Stats),
     /// Of `exceptions`.
@@ -221,6 +241,12 @@ impl Finding {
             Found::Linear(l) if l.outcome.is_invalid() => Some((Valid::No, None)),
             Found::Linear(l) => Some((Valid::Unknown, Some(unknown_why(&l.outcome)))),
             Found::Isolation(i) => Some(i.valid.clone()),
+            Found::Findings(_) if !self.checker.judges => None,
+            Found::Findings(f) if f.is_invalid() => Some((Valid::No, None)),
+            Found::Findings(f) => Some(match f.why() {
+                None => (Valid::Yes, None),
+                Some(why) => (Valid::Unknown, Some(why.to_string())),
+            }),
             Found::NotRun(why) if self.checker.judges => Some((Valid::Unknown, Some(why.clone()))),
             _ => None,
         }
@@ -255,7 +281,7 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
         None => guess(history),
         Some(name) => {
             let name = known_workload(name)?;
-            let model = MODELS.iter().any(|m| m.name == name).then_some(name);
+            let model = MODELS.iter().any(|m| m.name == name && !is_of_battery(name)).then_some(name);
             Workload { name, why: "as asked".into(), model }
         }
     };
@@ -264,50 +290,55 @@ pub fn check(name: &str, history: &History, options: &CheckOptions) -> Result<Re
         judge.refuse_initial(history, &options.initial)?;
     }
     isolation::demand(&options.asked, true)?;
+    options.settings.delivery.demand(&options.checkers).map_err(BadRequest)?;
     let picked = pick(options, model.is_some(), &workload)?;
     let findings: Vec<Finding> =
-        picked.into_iter().map(|checker| run(checker, history, &workload, model.as_ref(), options)).collect();
+        picked.into_iter().map(|checker| run(checker, (name, history), &workload, model.as_ref(), options)).collect();
     let (valid, why) = merge(&findings, &workload, history);
     Ok(Report { history: name.to_string(), workload, valid, why, ops: history.counts(), findings, recorded: None })
 }
 
 fn known_workload(name: &str) -> Result<&'static str, BadRequest> {
     let transactional = ["list-append", "rw-register"].into_iter();
-    MODELS.iter().map(|m| m.name).chain(transactional).find(|m| *m == name).ok_or_else(|| {
-        BadRequest(format!(
-            "no checker judges the workload `{name}`: this version knows list-append, rw-register, {}",
-            list(MODELS.map(|m| m.name))
-        ))
+    let of_battery = battery::entries().flat_map(|entry| entry.workloads.iter().copied());
+    let mut known: Vec<&'static str> = transactional.chain(MODELS.iter().map(|m| m.name)).chain(of_battery).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    known.retain(|name| seen.insert(*name));
+    known.iter().copied().find(|known| *known == name).ok_or_else(|| {
+        BadRequest(format!("no checker judges the workload `{name}`: this version knows {}", known.join(", ")))
     })
 }
 
-fn list<const N: usize>(names: [&str; N]) -> String {
-    names.join(", ")
+/// Does a checker of deliveries, sessions or invariants judge this workload, unless a model is named?
+fn is_of_battery(workload: &str) -> bool {
+    battery::entries().any(|entry| entry.info.judges && entry.workloads.contains(&workload))
 }
 
 fn pick(options: &CheckOptions, has_model: bool, workload: &Workload) -> Result<Vec<&'static CheckerInfo>, BadRequest> {
+    let asked = battery::asked(&options.settings);
     if !options.checkers.is_empty() {
-        let named = options.checkers.iter().map(|name| {
-            CHECKERS.iter().find(|c| c.name == name).ok_or_else(|| {
-                BadRequest(format!("no checker is called `{name}`: there are {}", list(CHECKERS.map(|c| c.name))))
+        let more = asked.iter().filter(|name| !options.checkers.iter().any(|c| c == *name));
+        let named = options.checkers.iter().map(String::as_str).chain(more.copied()).map(|name| {
+            checkers().find(|c| c.name == name).ok_or_else(|| {
+                let known: Vec<_> = checkers().map(|c| c.name).collect();
+                BadRequest(format!("no checker is called `{name}`: there are {}", known.join(", ")))
             })
         });
         return named.collect();
     }
-    Ok(CHECKERS
-        .iter()
-        .filter(|c| match c.name {
-            "linear" => has_model,
-            "isolation" => workload.is_transactional() && options.model.is_none(),
-            "sequential" | "k-atomic" => false,
-            _ => true,
-        })
-        .collect())
+    let fits = |c: &&CheckerInfo| match c.name {
+        name if asked.contains(&name) => true,
+        "linear" => has_model,
+        "isolation" => workload.is_transactional() && options.model.is_none(),
+        "stats" | "exceptions" => true,
+        name => battery::entry(name).is_some_and(|entry| entry.workloads.contains(&workload.name)),
+    };
+    Ok(checkers().filter(fits).collect())
 }
 
 fn run(
     checker: &'static CheckerInfo,
-    history: &History,
+    (name, history): (&str, &History),
     workload: &Workload,
     model: Option<&Judge>,
     options: &CheckOptions,
@@ -315,11 +346,17 @@ fn run(
     let start = Instant::now();
     let work = || match checker.name {
         "linear" | "sequential" | "k-atomic" => against_model(checker.name, history, model, options)
+            .inspect(|found| tell_violations(checker.name, name, found, options))
             .map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
-        "isolation" => isolation::judge(history, workload.name, &asked(options), &options.budget, options.examples)
-            .map_or_else(Found::NotRun, |found| Found::Isolation(Box::new(found))),
+        "isolation" => {
+            let each = options.anomalies.as_ref().map(|table| tell_each(checker.name, name, history, table));
+            isolation::judge(history, workload.name, &asked(options), &options.budget, options.examples, each)
+                .map_or_else(Found::NotRun, |found| Found::Isolation(Box::new(found)))
+        }
         "stats" => Found::Stats(stats(history)),
-        _ => Found::Exceptions(exceptions(history)),
+        "exceptions" => Found::Exceptions(exceptions(history)),
+        other => in_battery(other, name, history, options)
+            .map_or_else(Found::NotRun, |found| Found::Findings(Box::new(found))),
     };
     let result = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Found::NotRun("the checker failed: this is a fault of Elench, please report it".into()));
@@ -330,6 +367,39 @@ fn run(
 fn asked(options: &CheckOptions) -> Asked {
     let initial = Some(options.initial.to_edn()).filter(|text| text != "nil");
     Asked { initial: options.asked.initial.clone().or(initial), ..options.asked.clone() }
+}
+
+/// Runs a checker of deliveries, sessions or invariants. Of a history whose order or keys are in doubt it says nothing.
+fn in_battery(checker: &str, name: &str, history: &History, options: &CheckOptions) -> Result<Findings, String> {
+    let entry = battery::entry(checker).ok_or("no such checker")?;
+    if let Some(doubt) = history.meta().doubts.first().filter(|_| entry.info.judges) {
+        return Err(doubt.clone());
+    }
+    let CheckOptions { settings, initial, budget, .. } = options;
+    let (kept, named) = (options.examples.max(1), options.checkers.iter().any(|c| c == checker));
+    let examples = if options.anomalies.is_some() { usize::MAX } else { kept };
+    let mut found = (entry.run)(&battery::Run { history, name, settings, initial, budget, examples, named })?;
+    if let Some(table) = &options.anomalies {
+        for (kind, all) in found.violations() {
+            all.examples.iter().for_each(|example| table.push(&Row::of_example(name, checker, kind, example)));
+        }
+        found.keep(kept);
+    }
+    Ok(found)
+}
+
+/// Writes each anomaly of transactions to the table.
+fn tell_each(checker: &'static str, name: &str, history: &History, table: &Arc<Anomalies>) -> Each {
+    let (name, history, table) = (name.to_string(), history.clone(), table.clone());
+    Each::new(move |anomaly| table.push(&Row::of_transactions(&name, checker, &history, anomaly)))
+}
+
+/// Writes each violation of a model to the table.
+fn tell_violations(checker: &str, name: &str, found: &Linear, options: &CheckOptions) {
+    let Some(table) = &options.anomalies else { return };
+    for violation in found.outcome.violations() {
+        table.push(&Row::of_violation(name, checker, violation_key(found, violation), violation));
+    }
 }
 
 /// Holds a history against a model: `linear`, `sequential` or `k-atomic`.

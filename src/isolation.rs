@@ -3,13 +3,16 @@
 //! Runs the checker of the workload, and judges what it found by the models that were asked for: strict serializability, unless told
 //! otherwise (serializability, where the history does not record real time).
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use elench_checkers::Budget;
 use elench_checkers::outcome::Status;
 use elench_checkers::txn::anomaly::{Anomaly, AnomalySet};
 use elench_checkers::txn::explain::{Explained, ExplainedCycle};
-use elench_checkers::txn::lattice::{BEYOND, Boundary, Demand, Model, ModelSet, boundary, unchecked};
+use elench_checkers::txn::lattice::{Boundary, Demand, Model, ModelSet, boundary, unchecked};
 use elench_checkers::txn::register::{Assumptions, check_rw_register};
-use elench_checkers::txn::{Finding, Options, TxnResult, check_list_append, verify};
+use elench_checkers::txn::weak::KINDS;
+use elench_checkers::txn::{Each, Finding, Options, TxnResult, check_list_append, verify};
 use elench_formats::History;
 
 use crate::check::{BadRequest, Valid};
@@ -48,6 +51,8 @@ pub struct Isolation {
     pub all: bool,
     /// Does the order that shows validity keep real time?
     pub real_time: bool,
+    /// What was assumed of each register.
+    pub assumptions: Assumptions,
     /// The initial value of registers, where it is not nil.
     pub initial: Option<String>,
 }
@@ -61,7 +66,8 @@ impl Isolation {
 
     /// What a `valid` does not say.
     pub fn limits(&self) -> Option<&'static str> {
-        (self.valid.0 == Valid::Yes && self.result.order.is_none()).then_some(
+        let open = self.workload == "rw-register" && self.result.order.is_none();
+        (self.valid.0 == Valid::Yes && open).then_some(
             "no anomaly can be proven from this history; as it does not tell the order of all versions, one may have happened \
              (--wfr-keys, --sequential-keys, --linearizable-keys and --commit-timestamps, where they are true, tell more)",
         )
@@ -96,7 +102,7 @@ pub fn demand(asked: &Asked, real_time: bool) -> Result<Demand, BadRequest> {
     Ok(Demand { anomalies, ..Demand::models(&models) })
 }
 
-/// Checks a history of transactions.
+/// Checks a history of transactions. `each` is told of every anomaly, if it is there.
 ///
 /// # Errors
 /// Why it cannot be judged.
@@ -106,6 +112,7 @@ pub fn judge(
     asked: &Asked,
     budget: &Budget,
     examples: usize,
+    each: Option<Each>,
 ) -> Result<Isolation, String> {
     if let Some(doubt) = history.meta().doubts.first() {
         return Err(doubt.clone());
@@ -116,23 +123,33 @@ pub fn judge(
         let (models, format) = (demand.models.names().join(", "), &history.meta().format);
         return Err(format!("{models} needs the order of real time, and {format} does not record it"));
     }
+    let flaw = Arc::new(Mutex::new(None));
+    let holder = Holder::new(workload, asked.assumptions, asked.initial.as_deref());
+    let holder = Arc::new(Mutex::new(holder));
+    let everything = asked.all || demand.rests_on_stronger();
     let options = Options {
-        real_time: real_time && (asked.all || demand.needs_realtime()),
-        process: asked.all || demand.needs_process(),
+        real_time: real_time && (everything || demand.needs_realtime()),
+        process: everything || demand.needs_process(),
         examples: examples.max(1),
         certificate: true,
         initial: asked.initial.clone(),
+        each: each.map(|each| checked(history, each, &holder, &flaw)),
+        extra: if asked.all { KINDS.union(demand.extra()) } else { demand.extra() },
     };
     let result = match workload {
         "list-append" => check_list_append(history, &options, budget),
         "rw-register" => check_rw_register(history, &options, asked.assumptions, budget),
         other => return Err(format!("no checker judges transactions of the workload {other}")),
     };
-    verified(history, workload, asked, &result)
-        .map_err(|why| format!("fault of the checker, please report it: a cycle does not hold: {why}"))?;
+    let told = flaw.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let mut holder = holder.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut examples = result.findings.values().flat_map(|f| &f.examples);
+    if let Some(why) = told.or_else(|| examples.find_map(|e| holder.fault(history, e))) {
+        return Err(format!("fault of the checker, please report it: a cycle does not hold: {why}"));
+    }
+    drop(holder);
     let found = result.kinds();
-    let looked_for = AnomalySet::ALL.without(BEYOND);
-    let unchecked = unchecked(demand.models, looked_for, found);
+    let unchecked = unchecked(demand.models, result.looked_for, found);
     let valid = verdict(&result, demand, found, unchecked);
     Ok(Isolation {
         workload,
@@ -142,23 +159,62 @@ pub fn judge(
         unchecked,
         all: asked.all,
         real_time: options.real_time,
+        assumptions: asked.assumptions,
         initial: asked.initial.clone().filter(|_| workload == "rw-register"),
         result,
     })
 }
 
-/// Holds the cycles that are shown against the history.
-fn verified(history: &History, workload: &str, asked: &Asked, result: &TxnResult) -> Result<(), String> {
-    let mut cycles = result.findings.values().flat_map(|f| &f.examples).filter_map(cycle_of);
-    if workload == "list-append" {
-        return cycles.try_for_each(|cycle| verify::cycle(history, cycle));
-    }
-    let registers = verify::Registers::new(history, asked.assumptions, asked.initial.as_deref(), cycles.clone());
-    cycles.try_for_each(|cycle| registers.cycle(cycle))
+/// Holds cycles against a history, by code that shares nothing with the search.
+pub struct Holder {
+    workload: String,
+    assumptions: Assumptions,
+    initial: Option<String>,
+    /// Of registers, once a cycle of them was asked for.
+    registers: Option<verify::Registers>,
 }
 
-fn cycle_of(example: &Explained) -> Option<&ExplainedCycle> {
-    if let Explained::Cycle(cycle) = example { Some(cycle) } else { None }
+impl Holder {
+    /// For a workload. Registers are assumed to be of a kind, and to hold the initial value (EDN, none for nil) before anybody writes them.
+    pub fn new(workload: &str, assumptions: Assumptions, initial: Option<&str>) -> Holder {
+        Holder { workload: workload.into(), assumptions, initial: initial.map(str::to_string), registers: None }
+    }
+
+    /// Does a cycle hold? None where there is no code that knows the workload. All calls must be about one history.
+    pub fn holds(&mut self, history: &History, cycle: &ExplainedCycle) -> Option<Result<(), String>> {
+        match &*self.workload {
+            "list-append" => Some(verify::cycle(history, cycle)),
+            "rw-register" => {
+                let registers = self
+                    .registers
+                    .get_or_insert_with(|| verify::Registers::new(history, self.assumptions, self.initial.as_deref()));
+                Some(registers.cycle(history, cycle))
+            }
+            _ => None,
+        }
+    }
+
+    /// Why an anomaly that was found does not hold.
+    fn fault(&mut self, history: &History, anomaly: &Explained) -> Option<String> {
+        match anomaly {
+            Explained::Cycle(cycle) => self.holds(history, cycle)?.err(),
+            Explained::Case(_) => None,
+        }
+    }
+}
+
+/// Tells only of what holds, and keeps the first fault otherwise.
+fn checked(history: &History, each: Each, holder: &Arc<Mutex<Holder>>, flaw: &Arc<Mutex<Option<String>>>) -> Each {
+    let (history, holder, flaw) = (history.clone(), holder.clone(), flaw.clone());
+    Each::new(move |anomaly| {
+        let fault = holder.lock().unwrap_or_else(PoisonError::into_inner).fault(&history, anomaly);
+        match fault {
+            None => each.tell(anomaly),
+            Some(why) => {
+                flaw.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+            }
+        }
+    })
 }
 
 fn verdict(result: &TxnResult, demand: Demand, found: AnomalySet, unchecked: ModelSet) -> (Valid, Option<String>) {
@@ -174,6 +230,10 @@ fn verdict(result: &TxnResult, demand: Demand, found: AnomalySet, unchecked: Mod
     }
     if let Some(kind) = result.open().iter().next() {
         return unknown(format!("{}: {}", kind.name(), kind.about()));
+    }
+    let open = demand.anomalies.without(AnomalySet::UNDECIDED).without(result.looked_for);
+    if let Some(kind) = open.iter().next() {
+        return unknown(format!("not decided: {kind}"));
     }
     if unchecked != ModelSet::default() {
         return unknown(format!("not checked in full: {}", unchecked.names().join(", ")));

@@ -5,13 +5,20 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod battery;
+pub mod certificate;
 pub mod check;
 pub mod cli;
+pub mod driver;
+pub mod evidence;
+pub mod experiment;
 pub mod generate;
 pub mod isolation;
 pub mod judge;
+pub mod ledger;
 pub mod report;
 pub mod table;
+pub mod verdict;
 pub mod verify;
 pub mod weak;
 pub mod workload;

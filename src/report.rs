@@ -1,5 +1,7 @@
 //! A report for a person, and the same for a program.
 
+mod findings;
+
 use std::fmt::Write;
 
 use elench_checkers::linear::read::registers::{FailedCas, NilReads};
@@ -9,6 +11,7 @@ use elench_formats::History;
 use elench_formats::history::{KeyForm, Order, Status, is_read};
 use serde_json::{Map, Value as Json, json};
 
+use crate::certificate;
 use crate::check::{Finding, Found, Linear, Report, Valid};
 use crate::isolation::Isolation;
 
@@ -170,7 +173,7 @@ fn finding_lines(finding: &Finding, history: &History, out: &mut String) {
         Found::Stats(stats) => {
             for f in &stats.by_f {
                 let label = f.f.as_deref().unwrap_or("nil");
-                let never = if f.with(Status::Ok) == 0 { "   (never ok)" } else { "" };
+                let never = f.never_ok.as_ref().map_or(String::new(), |why| format!("   (never ok: {why})"));
                 let _ = writeln!(out, "  {name:<10} {label:<12} {}{never}", outcomes(&f.counts));
             }
         }
@@ -184,6 +187,7 @@ fn finding_lines(finding: &Finding, history: &History, out: &mut String) {
         }
         Found::Linear(linear) => linear_lines(name, linear, finding, history, out),
         Found::Isolation(found) => isolation_lines(name, found, finding, out),
+        Found::Findings(found) => findings::lines(name, found, finding, out),
     }
 }
 
@@ -265,8 +269,8 @@ fn isolation_lines(name: &str, found: &Isolation, finding: &Finding, out: &mut S
                 Explained::Case(case) => {
                     let _ = writeln!(out, "             {}", case.text);
                 }
-                Explained::Cycle(cycle) => cycle.steps.iter().for_each(|step| {
-                    let _ = writeln!(out, "             {}", step.text);
+                Explained::Cycle(cycle) => cycle.told().for_each(|step| {
+                    let _ = writeln!(out, "             {step}");
                 }),
             }
         }
@@ -276,13 +280,16 @@ fn isolation_lines(name: &str, found: &Isolation, finding: &Finding, out: &mut S
     }
 }
 
-fn isolation_json(found: &Isolation, out: &mut Map<String, Json>) {
+fn isolation_json(found: &Isolation, history: &History, out: &mut Map<String, Json>) {
     out.insert("workload".into(), json!(found.workload));
     out.insert("consistency".into(), json!(found.demand.models.names()));
     out.insert("anomalies".into(), found.listed().map(|(kind, f)| (kind.name().to_string(), json!(f.count))).collect());
     out.insert("not".into(), json!(found.boundary.not.names()));
     out.insert("also_not".into(), json!(found.boundary.also_not.names()));
     out.insert("not_checked".into(), json!(found.unchecked.names()));
+    if found.workload == "rw-register" {
+        out.insert("assumed".into(), json!(found.assumptions.names()));
+    }
     if let Some(initial) = &found.initial {
         out.insert("initial".into(), json!(initial));
     }
@@ -290,20 +297,12 @@ fn isolation_json(found: &Isolation, out: &mut Map<String, Json>) {
         out.insert("limits".into(), json!(limits));
     }
     let violation = |kind: &str, example: &Explained| {
-        let certificate = match example {
-            Explained::Case(case) => json!({
-                "kind": "micro-operations",
-                "key": case.key,
-                "micro_operations": case.mops.iter().map(|m| json!([m.op.0, m.at])).collect::<Vec<_>>(),
-            }),
-            Explained::Cycle(cycle) => json!({
-                "kind": "cycle",
-                "steps": cycle.steps.iter().map(|step| json!({
-                    "from": step.from.0, "to": step.to.0, "relation": step.rel.name(), "because": step.text,
-                })).collect::<Vec<_>>(),
-            }),
-        };
-        json!({ "kind": kind, "ops": ids(&example.ops()), "explanation": example.text(), "certificate": certificate })
+        json!({
+            "kind": kind,
+            "ops": ids(&example.ops()),
+            "explanation": example.text(),
+            "certificate": certificate::to_json(history, example),
+        })
     };
     let violations = found.listed().flat_map(|(kind, f)| f.examples.iter().map(move |e| violation(kind.name(), e)));
     out.insert("violations".into(), violations.collect());
@@ -338,7 +337,8 @@ fn consumed(linear: &Linear) -> u64 {
     linear.outcome.coverage().ops_consumed() + linear.case.left_out.ops_consumed()
 }
 
-fn violation_key<'a>(linear: &'a Linear, violation: &Violation) -> Option<&'a str> {
+/// The key of a violation, as EDN text.
+pub(crate) fn violation_key<'a>(linear: &'a Linear, violation: &Violation) -> Option<&'a str> {
     match &violation.certificate {
         Some(Certificate::Stuck(stuck)) => key_text(linear, stuck.key),
         _ => None,
@@ -399,7 +399,7 @@ pub fn document(report: &Report, history: &History) -> Json {
         "keys": { "form": history.meta().keys.name(), "reason": history.meta().key_reason },
         "order": history.meta().order.name(),
         "faults": history.faults().len(),
-        "checkers": report.findings.iter().map(finding_json).collect::<Vec<_>>(),
+        "checkers": report.findings.iter().map(|f| finding_json(f, history)).collect::<Vec<_>>(),
     });
     if let (Some(recorded), Some(map)) = (&report.recorded, doc.as_object_mut()) {
         map.insert("results_edn_valid".into(), json!(recorded));
@@ -430,7 +430,7 @@ pub fn valid_json(valid: Valid) -> Json {
     }
 }
 
-fn finding_json(finding: &Finding) -> Json {
+fn finding_json(finding: &Finding, history: &History) -> Json {
     let mut out = Map::new();
     out.insert("name".into(), json!(finding.checker.name));
     if let Some((valid, why)) = finding.valid() {
@@ -448,6 +448,9 @@ fn finding_json(finding: &Finding) -> Json {
                 let mut counts = Map::new();
                 counts.insert("f".into(), json!(f.f));
                 counts.insert("count".into(), json!(f.total()));
+                if let Some(why) = &f.never_ok {
+                    counts.insert("never_ok".into(), json!(why));
+                }
                 Status::ALL.iter().for_each(|s| {
                     counts.insert(s.name().into(), json!(f.with(*s)));
                 });
@@ -464,7 +467,8 @@ fn finding_json(finding: &Finding) -> Json {
             out.insert("groups".into(), groups.collect());
         }
         Found::Linear(linear) => linear_json(linear, &mut out),
-        Found::Isolation(found) => isolation_json(found, &mut out),
+        Found::Isolation(found) => isolation_json(found, history, &mut out),
+        Found::Findings(found) => findings::json(found, &mut out),
     }
     out.insert("elapsed_ms".into(), json!((finding.elapsed.as_secs_f64() * 1e5).round() / 1e2));
     Json::Object(out)

@@ -33,6 +33,8 @@ struct Shape {
     txns: u64,
     /// A read whose output is a list or set, a map, an integer.
     reads_collection: bool,
+    /// A read whose output is a set.
+    reads_set: bool,
     reads_map: bool,
     reads_scalar: bool,
     /// A transaction's read that returned a list.
@@ -51,6 +53,8 @@ struct Shape {
     acquires_again: bool,
     /// A process released what it had not acquired.
     releases_others: bool,
+    /// Micro-operations that send to partitions and poll them.
+    sends_or_polls: bool,
     /// A read was invoked with something: where to read, say.
     reads_somewhere: bool,
     clients: u64,
@@ -73,16 +77,19 @@ pub fn guess(history: &History) -> Workload {
     if shape.clients == 0 {
         return of("unknown", None, "no client operation".into());
     }
-    if shape.txns > 0 {
+    let has = |f: &str| shape.fs.iter().any(|x| x == f);
+    if shape.txns > 0 && !shape.sends_or_polls {
         return transactional(&shape);
     }
-    let has = |f: &str| shape.fs.iter().any(|x| x == f);
     let any = |names: &[&str]| names.iter().any(|f| has(f));
     let all = |allowed: &[&str]| shape.fs.iter().all(|f| allowed.contains(&f.as_str()));
     let fs = shape.fs.join(", ");
     let is = format!("operations are {fs}");
     let register = shape.fs.iter().all(|f| f == "cas" || REGISTER.contains(&f.as_str()));
     match () {
+        () if shape.sends_or_polls => {
+            of("kafka", None, format!("{is}, of [:send k v] or [:poll {{k [[offset v] …]}}]"))
+        }
         () if register && shape.writes_versions => same("versioned-register", "writes of [nil value]".into()),
         () if register && shape.cas_of_pairs => {
             let why = "a cas of [nil [old new]], but no write of [nil value]";
@@ -93,8 +100,13 @@ pub fn guess(history: &History) -> Workload {
             )
         }
         () if register && has("cas") => same("cas-register", is),
+        () if register && shape.reads_set && has("write") => {
+            of("comments", None, "writes of values, and reads that return sets".into())
+        }
         () if register && shape.reads_collection && has("write") => {
-            of("comments", None, "writes of values, and reads that return many".into())
+            // A list may as well be a version and a value.
+            let asked = "--checker comments judges them if each read shows all that was written";
+            of("unknown", None, format!("writes of values, and reads that return lists; {asked}"))
         }
         () if register && !any(&["write", "w"]) && shape.reads_map => {
             of("bank", None, "reads of a map of balances".into())
@@ -108,8 +120,8 @@ pub fn guess(history: &History) -> Workload {
         }
         () if has("credit") || has("debit") => of("bank-credit-debit", None, is),
         () if any(&INSERTS) || any(&REMOVES) => {
-            let order = "no order is assumed, --model fifo-queue, stack or priority-queue claims one";
-            of("queue", Some("unordered-queue"), format!("{is}; {order}"))
+            let more = "no order is assumed; --model unordered-queue, fifo-queue, stack or priority-queue claims more";
+            of("queue", None, format!("{is}; {more}"))
         }
         () if has("send") || has("poll") => of("log", None, is),
         () if any(&LOCKS) => lock(&shape, is),
@@ -126,14 +138,20 @@ pub fn guess(history: &History) -> Workload {
         () if has("append") && shape.reads_collection && all(&["append", "read"]) => {
             same("append-list", "appends, and reads that return lists".into())
         }
+        () if has("broadcast") => of("broadcast", None, is),
+        () if any(&["write-set", "add-set"]) && shape.reads_collection => {
+            of("set", None, "adds to a set, and reads that return many".into())
+        }
         () if has("add") && (shape.reads_collection || any(&["contains", "contains?", "member"])) => {
-            same("set", "adds, and reads that return many".into())
+            of("set", None, "adds, and reads that return many; --model set claims that it is linearizable".into())
         }
         () if (has("add") || any(&COUNTS)) && shape.reads_scalar => {
-            same("counter", "adds, and reads of a number; it is taken to begin at 0, --initial says otherwise".into())
+            let begins = "it is taken to begin at 0, --initial says otherwise; --model counter claims linearizability";
+            of("counter", None, format!("adds, and reads of a number; {begins}"))
         }
         () if has("add") => of("set", None, "adds, and no read that returned".into()),
-        () if has("inc") => of("monotonic", None, is),
+        () if has("inc") && all(&["inc", "read", "read-at"]) => of("monotonic", None, is),
+        () if all(&["insert"]) => of("adya-g2", None, "inserts alone".into()),
         () => of("unknown", None, is),
     }
 }
@@ -196,16 +214,30 @@ fn shape(history: &History) -> Shape {
                 }
                 shape.mop_reads_list |= matches!(mop.value, ValueRef::List(_));
             }
+            shape.sends_or_polls |= op.f().is_some_and(is_log) && txn.iter().any(|mop| op.mop_name(mop.f) == "send");
             continue;
         }
+        if op.f().is_some_and(is_log) && !shape.sends_or_polls {
+            let heads = ["[:poll", "[:send", "[\"poll\"", "[\"send\""];
+            let is = |item: Scalar| match item {
+                Scalar::Text(text) => heads.iter().any(|head| op.text(text).starts_with(head)),
+                _ => false,
+            };
+            let values = [op.input(), op.output()];
+            shape.sends_or_polls = values.iter().any(|value| value.elements().is_some_and(|list| list.iter().any(is)));
+        }
         look_closer(history, &op, &mut shape, &mut holds);
-        if op.status() == Status::Ok && matches!(op.f(), Some("read" | "r" | "read-all" | "value")) {
+        if op.status() == Status::Ok
+            && matches!(op.f(), Some("read" | "r" | "read-all" | "read-set-all" | "read-set" | "value"))
+        {
             match op.output() {
-                ValueRef::List(_) | ValueRef::Set(_) => shape.reads_collection = true,
+                ValueRef::List(_) => shape.reads_collection = true,
+                ValueRef::Set(_) => (shape.reads_collection, shape.reads_set) = (true, true),
                 ValueRef::Text(t) => {
                     let text = history.texts().get(t);
                     shape.reads_map |= text.starts_with('{');
                     shape.reads_collection |= text.starts_with("#{");
+                    shape.reads_set |= text.starts_with("#{");
                     shape.reads_scalar |= !text.starts_with('{') && !text.starts_with('#');
                 }
                 ValueRef::Int(_) => shape.reads_scalar = true,
@@ -214,6 +246,10 @@ fn shape(history: &History) -> Shape {
         }
     }
     shape
+}
+
+fn is_log(f: &str) -> bool {
+    matches!(f, "send" | "poll" | "txn")
 }
 
 /// What tells objects apart whose operations bear the same names.

@@ -10,11 +10,13 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use elench::generate::{GenOptions, Values, Workload};
+use elench::generate::{GenOptions, Isolation, Values, Workload};
 use elench_benches::{Samples, history, measuring};
 use elench_checkers::Budget;
 use elench_checkers::linear::read::registers::{Options, Registers, registers};
 use elench_checkers::linear::{Evidence, check_keys};
+use elench_checkers::txn::register::{Assumptions, check_rw_register};
+use elench_checkers::txn::{self, check_list_append};
 use elench_formats::History;
 use elench_formats::open::{Format, OpenOptions, open_bytes};
 
@@ -28,7 +30,7 @@ const OPS: u64 = 10_000;
 type Prepare = fn() -> Result<Box<dyn FnOnce()>>;
 
 /// What is counted.
-const PATHS: [(&str, Prepare); 7] = [
+const PATHS: [(&str, Prepare); 10] = [
     ("read edn cas-register", || read(Workload::CasRegister, "edn")),
     ("read edn list-append", || read(Workload::ListAppend, "edn")),
     ("read jsonl cas-register", || read(Workload::CasRegister, "jsonl")),
@@ -36,6 +38,9 @@ const PATHS: [(&str, Prepare); 7] = [
     ("monitor register, 20 clients", || check(20, Values::Unique, false)),
     ("search register, 10 clients", || check(10, Values::Unique, true)),
     ("search register, 5 clients, 5 values", || check(5, Values::Domain(5), true)),
+    ("isolation list-append, clean", || isolation(Workload::ListAppend, Isolation::Serial)),
+    ("isolation list-append, write skews", || isolation(Workload::ListAppend, Isolation::Snapshot)),
+    ("isolation rw-register, clean", || isolation(Workload::RwRegister, Isolation::Serial)),
 ];
 
 fn main() -> Result<()> {
@@ -124,4 +129,15 @@ fn check(clients: u32, values: Values, search_only: bool) -> Result<Box<dyn FnOn
     let Registers { problems, .. } = registers(&history(&options)?, &Options::default()).map_err(|m| m.why)?;
     let evidence = Evidence { search_only, ..Evidence::default() };
     Ok(Box::new(move || drop(black_box(check_keys(&problems, &Budget::unlimited().threads(1), &evidence)))))
+}
+
+fn isolation(workload: Workload, isolation: Isolation) -> Result<Box<dyn FnOnce()>> {
+    let history = history(&GenOptions { ops: OPS, isolation, ..GenOptions::new(workload) })?;
+    let (options, budget) = (txn::Options::default(), Budget::unlimited().threads(1));
+    Ok(match workload {
+        Workload::RwRegister => Box::new(move || {
+            drop(black_box(check_rw_register(&history, &options, Assumptions::default(), &budget)));
+        }),
+        _ => Box::new(move || drop(black_box(check_list_append(&history, &options, &budget)))),
+    })
 }

@@ -2,11 +2,16 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod budget;
+pub mod delivery;
 pub mod descriptive;
+pub mod expr;
+pub mod findings;
 pub mod graph;
+pub mod invariant;
 pub mod linear;
 pub mod model;
 pub mod outcome;
+pub mod session;
 pub mod txn;
 
 pub use budget::{Budget, Spent};

@@ -17,7 +17,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::columns::{ExtraCol, Scalar, ScalarCol, TxnCol, TxnRef, ValueCol, ValueRef};
-use crate::event::write_ints;
+use crate::event::{TextId, write_ints};
 use crate::faults::FaultWindow;
 use crate::text::TextPool;
 use crate::value::push_int;
@@ -618,6 +618,11 @@ impl<'a> OpRef<'a> {
         self.chunk.txn.as_ref()?.get(self.i)
     }
 
+    /// The EDN text of an id that one of its values bears.
+    pub fn text(&self, id: TextId) -> &'a str {
+        self.shared.texts.get(id)
+    }
+
     /// The name of a micro-operation's function.
     pub fn mop_name(&self, f: u16) -> &'a str {
         self.shared.functions.get(u32::from(f))
@@ -641,6 +646,11 @@ impl<'a> OpRef<'a> {
         a.is_valid(self.i).then(|| self.shared.names.get(a.value(self.i)))
     }
 
+    /// The id of an EDN text, if some value or key of this history bears it.
+    pub fn find_text(&self, text: &str) -> Option<TextId> {
+        self.shared.texts.find(text)
+    }
+
     /// A further field by name, as EDN text: the completion's, else the invocation's.
     pub fn extra(&self, name: &str) -> Option<&'a str> {
         let id = self.shared.names.find(name)?;
@@ -661,6 +671,11 @@ impl<'a> OpRef<'a> {
     fn fields(&self, col: &'a Option<ExtraCol>) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let (shared, i) = (self.shared, self.i);
         col.iter().flat_map(move |c| c.get(i)).map(move |(n, v)| (shared.names.get(n), shared.texts.get(v)))
+    }
+
+    /// Appends the canonical EDN text of a value of its history.
+    pub fn write_value(&self, v: ValueRef<'_>, out: &mut String) {
+        self.shared.write_value(v, out);
     }
 
     /// Appends the EDN text of the value that its invocation bore: `[k v]` if keys came so, the transaction if it is one.

@@ -17,6 +17,7 @@ pub mod notation;
 pub mod open;
 mod order;
 pub mod peers;
+pub mod record;
 pub mod schema;
 pub mod text;
 pub mod value;

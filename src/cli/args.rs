@@ -27,7 +27,7 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Check histories, print a verdict for each, exit by the worst
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     /// Say what is in histories, and what to check them with
     Info(InfoArgs),
     /// Check a result's certificates again, independently of the checker
@@ -110,7 +110,8 @@ pub struct CheckArgs {
     /// Checker isolation: anomaly that makes a history invalid besides (repeatable)
     #[arg(long = "anomaly", value_name = "NAME")]
     pub anomalies: Vec<String>,
-    /// Checker isolation: list every anomaly found, whether or not the models forbid it
+    /// Checker isolation: list every anomaly found, whether or not the models forbid it; with -o, also write each one of them, and
+    /// each violation that other checkers found, as a row of DIR/anomalies.parquet
     #[arg(long)]
     pub all_anomalies: bool,
     /// Checker isolation, rw-register: assume that each key is linearizable
@@ -128,6 +129,9 @@ pub struct CheckArgs {
     /// Checker k-atomic: how many of the last values a read may return (default: finds the smallest number)
     #[arg(long, value_name = "K")]
     pub k: Option<std::num::NonZeroU32>,
+    /// What is asked of deliveries, sessions and invariants
+    #[command(flatten)]
+    pub settings: crate::battery::Settings,
     /// Decide everything twice, by monitor and by search; where they disagree, say so instead of answering
     #[arg(long)]
     pub cross_check: bool,
@@ -180,7 +184,7 @@ Examples:
   elench check -o evidence history.edn; elench verify evidence/history.edn/result.json history.edn
 
 An order is replayed against the model, real time and each process's order. Of a violation, the operations of its core are tried in
-every order, by a few lines that share nothing with the checker. Exit codes: 0 every certificate holds; 1 one does not; 2 the
+every order, by a few lines that share nothing with the checker; of a cycle of transactions, each step is looked up. Exit codes: 0 every certificate holds; 1 one does not; 2 the
 request or the input is bad; 3 there is nothing to verify, or it is too large to try.")]
 pub struct VerifyArgs {
     /// What `elench check --json` printed, or its result.json

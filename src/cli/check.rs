@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use elench_checkers::budget::Budget;
 use elench_checkers::linear::read::registers::{FailedCas, NilReads};
@@ -13,19 +14,26 @@ use super::args::{CheckArgs, FailedCasArg, JudgeArgs, NilReadsArg, ReadArgs};
 use super::progress::{Reading, Working};
 use super::{Exit, Stop};
 use crate::check::{CheckOptions, Found, Report, Valid, check};
+use crate::evidence::Anomalies;
 use crate::isolation::Asked;
 use crate::report;
 
 /// Checks each history and prints its report. The worst answer is the exit code: a violation, then bad input, then
 /// anything inconclusive.
 pub(super) fn run(args: &CheckArgs) -> Result<Exit, Stop> {
-    let options = options(args)?;
+    let mut options = options(args)?;
     if let Some(dir) = &args.output {
         std::fs::create_dir_all(dir).map_err(|e| Stop::Error(format!("{}: cannot write: {e}", dir.display())))?;
+        if args.all_anomalies {
+            options.anomalies = Some(Arc::new(Anomalies::create(&dir.join("anomalies.parquet"))?));
+        }
     }
     let mut exits = Vec::with_capacity(args.histories.len());
     for name in &args.histories {
         exits.push(one(name, args, &options)?);
+    }
+    if let Some(table) = &options.anomalies {
+        table.finish()?;
     }
     let worst = [Exit::Violation, Exit::Bad, Exit::Inconclusive].into_iter().find(|e| exits.contains(e));
     Ok(worst.unwrap_or(Exit::Passed))
@@ -48,6 +56,7 @@ fn options(args: &CheckArgs) -> Result<CheckOptions, Stop> {
             },
             initial: None,
         },
+        settings: args.settings.clone(),
         cross_check: args.cross_check,
         first: args.first,
         examples: args.examples,

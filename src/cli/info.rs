@@ -77,6 +77,10 @@ impl<'a> Info<'a> {
         if let Some(model) = self.workload.model {
             return format!("elench check --model {model}{keys} {}", self.name);
         }
+        let fits = |entry: &&crate::battery::Entry| entry.info.judges && entry.workloads.contains(&self.workload.name);
+        if let Some(entry) = crate::battery::entries().find(fits) {
+            return format!("elench check --checker {}{keys} {}", entry.info.name, self.name);
+        }
         format!("elench check --checker stats --checker exceptions {}", self.name)
     }
 

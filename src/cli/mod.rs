@@ -108,7 +108,7 @@ fn man() -> Result<Exit, Stop> {
 
 fn checkers(args: &ListArgs) -> Result<Exit, Stop> {
     let mut out = io::stdout().lock();
-    for c in &crate::check::CHECKERS {
+    for c in crate::check::checkers() {
         if args.json {
             let line = json!({ "name": c.name, "question": c.question, "needs": c.needs, "example": c.example, "judges": c.judges });
             writeln!(out, "{line}")?;

@@ -46,14 +46,14 @@ pub fn exceptions(history: &History) -> Vec<ExceptionGroup> {
 }
 
 /// The text of an operation's error: its `:error`, else its `:exception`.
-fn error<'a>(op: &OpRef<'a>) -> Option<&'a str> {
+pub(super) fn error<'a>(op: &OpRef<'a>) -> Option<&'a str> {
     if op.status() == Status::Ok {
         return None;
     }
     op.error().or_else(|| op.extra("exception"))
 }
 
-fn class_of(error: &str) -> String {
+pub(super) fn class_of(error: &str) -> String {
     match elench_formats::edn::parse(error) {
         Ok(value) => class_of_value(&value),
         Err(_) => class_of_text(error),

@@ -49,6 +49,11 @@ impl Rel {
             Rel::Pass => "pass",
         }
     }
+
+    /// By its name.
+    pub fn from_name(name: &str) -> Option<Rel> {
+        Rel::ALL.into_iter().find(|rel| rel.name() == name)
+    }
 }
 
 impl fmt::Display for Rel {

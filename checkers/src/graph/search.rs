@@ -6,7 +6,8 @@
 //! - a cycle over some relations with at least one edge of one of them: an edge of it within a component of those relations;
 //! - a cycle with exactly one such edge: an edge whose source its target reaches over the others. Candidates are only edges that
 //!   lead backward in a topological order of the others; 64 of them are followed at once;
-//! - a closed walk with such edges, no two adjacent: a component of the product with "the last edge was one".
+//! - a closed walk with such edges, no two adjacent: a component of the product with "the last edge was one";
+//! - a closed walk in which such edges only follow ones of another relation: likewise, with "the last edge was of that one".
 //!
 //! All but the second are linear; that one is O(edges · candidates / 64) at worst, within the candidates' reach.
 //! Examples come from breadth-first searches, in which what leads through nodes that are no transactions costs one step.
@@ -35,7 +36,7 @@ pub struct Link {
 }
 
 /// A strongly connected part of a graph, by itself.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Part {
     /// Transactions by node; none for nodes that are no transactions.
     txns: Vec<u32>,
@@ -100,24 +101,39 @@ impl Walk for Under<'_> {
     }
 }
 
-/// The product of a part with "the last edge was apart", under relations in which edges apart may not follow each other.
+/// After what an edge apart may follow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// After any edge that is not apart itself.
+    NotAdjacent,
+    /// Only after an edge of this relation.
+    After(Rel),
+}
+
+/// The product of a part with what the last edge was, under a rule for edges apart.
 struct Apart<'a> {
     part: &'a Part,
     rels: Rels,
     apart: Rel,
+    rule: Rule,
 }
 
 impl Apart<'_> {
+    /// From which state edges apart leave.
+    fn leaves(&self) -> u32 {
+        u32::from(self.rule != Rule::NotAdjacent)
+    }
+
     /// Where an edge leads from such a state.
     #[inline]
     fn follow(&self, flag: u32, word: u32) -> Option<u32> {
         let (to, rel) = unpack(word);
         if rel == self.apart {
-            (flag == 0).then_some(2 * to + 1)
+            (flag == self.leaves()).then_some(2 * to + 1 - flag)
         } else if rel == Rel::Pass {
             Some(2 * to + flag)
         } else {
-            self.rels.has(rel).then_some(2 * to)
+            self.rels.has(rel).then_some(2 * to + u32::from(self.rule == Rule::After(rel)))
         }
     }
 }
@@ -140,6 +156,76 @@ impl Walk for Apart<'_> {
 }
 
 impl Part {
+    /// Of nodes with their transactions, none for those that are no transactions, and edges between nodes by number.
+    pub fn new(txns: Vec<u32>, edges: &[(u32, u32, Rel)]) -> Part {
+        let mut offsets = vec![0u32; txns.len() + 2];
+        edges.iter().for_each(|&(from, _, _)| offsets[from as usize + 2] += 1);
+        for i in 2..offsets.len() {
+            offsets[i] += offsets[i - 1];
+        }
+        let mut targets = vec![0u32; edges.len()];
+        for &(from, to, rel) in edges {
+            let at = &mut offsets[from as usize + 1];
+            targets[*at as usize] = pack(to, rel);
+            *at += 1;
+        }
+        offsets.pop();
+        Part { txns, offsets, targets }
+    }
+
+    /// With more edges, between transactions. O(size · log).
+    #[must_use]
+    pub fn and(&self, more: &[(u32, u32, Rel)]) -> Part {
+        let mut nodes: Vec<(u32, u32)> = self.nodes().map(|n| (self.txns[n as usize], n)).collect();
+        nodes.sort_unstable();
+        let node = |txn: u32| nodes.binary_search_by_key(&txn, |n| n.0).ok().map(|i| nodes[i].1);
+        let mut edges: Vec<(u32, u32, Rel)> = self.edges().collect();
+        edges.extend(more.iter().filter_map(|&(a, b, rel)| Some((node(a)?, node(b)?, rel))));
+        Part::new(self.txns.clone(), &edges)
+    }
+
+    /// Its parts that are strongly connected under some relations, and hold only edges of these. O(size).
+    pub fn under(&self, rels: Rels) -> Vec<Part> {
+        let components = self.components(rels);
+        let (nodes, starts) = components.groups();
+        let mut local = vec![NONE; self.len()];
+        let mut parts = Vec::new();
+        for bounds in starts.windows(2).filter(|w| w[1] - w[0] > 1) {
+            let own = &nodes[bounds[0] as usize..bounds[1] as usize];
+            own.iter().enumerate().for_each(|(i, &n)| local[n as usize] = i as u32);
+            let inside = own.iter().flat_map(|&n| self.row(n).iter().map(move |&word| (n, unpack(word))));
+            let edges: Vec<(u32, u32, Rel)> = inside
+                .filter(|&(from, (to, rel))| rels.has(rel) && components.same(from, to))
+                .map(|(from, (to, rel))| (local[from as usize], local[to as usize], rel))
+                .collect();
+            parts.push(Part::new(own.iter().map(|&n| self.txns[n as usize]).collect(), &edges));
+        }
+        parts
+    }
+
+    /// Some transactions split in two, so that who enters one leaves it only by an edge of a relation that occurs nowhere else.
+    #[must_use]
+    pub fn split(&self, which: impl Fn(u32) -> bool, by: Rel) -> Part {
+        let mut txns = self.txns.clone();
+        let mut entry: Vec<u32> = self.nodes().collect();
+        let mut edges = Vec::with_capacity(self.targets.len());
+        for node in self.nodes().filter(|&n| self.txns[n as usize] != NONE && which(self.txns[n as usize])) {
+            entry[node as usize] = txns.len() as u32;
+            edges.push((txns.len() as u32, node, by));
+            txns.push(self.txns[node as usize]);
+        }
+        edges.extend(self.edges().map(|(from, to, rel)| (from, entry[to as usize], rel)));
+        Part::new(txns, &edges)
+    }
+
+    /// The transactions, ascending, each once.
+    pub fn txns(&self) -> Vec<u32> {
+        let mut txns: Vec<u32> = self.txns.iter().copied().filter(|&t| t != NONE).collect();
+        txns.sort_unstable();
+        txns.dedup();
+        txns
+    }
+
     /// Number of nodes.
     pub fn len(&self) -> usize {
         self.txns.len()
@@ -169,7 +255,7 @@ impl Part {
         0..self.len() as u32
     }
 
-    fn edges(&self) -> impl Iterator<Item = (u32, u32, Rel)> + '_ {
+    pub(crate) fn edges(&self) -> impl Iterator<Item = (u32, u32, Rel)> + '_ {
         self.nodes().flat_map(move |from| {
             self.row(from).iter().map(move |&word| {
                 let (to, rel) = unpack(word);
@@ -331,21 +417,91 @@ impl Part {
     /// # Errors
     /// When the budget was used up.
     pub fn nonadjacent(&self, rels: Rels, apart: Rel, budget: &Budget) -> Result<Option<Vec<Link>>, Spent> {
-        let product = Apart { part: self, rels, apart };
-        let components = Components::of(&product, 0..product.nodes() as u32);
-        let edges = self.edges().filter(|&(from, to, rel)| rel == apart && components.same(2 * from, 2 * to + 1));
+        self.walk(&Apart { part: self, rels, apart, rule: Rule::NotAdjacent }, budget)
+    }
+
+    /// A short closed walk with edges apart, each of which follows an edge of another relation.
+    ///
+    /// # Errors
+    /// When the budget was used up.
+    pub fn following(&self, rels: Rels, after: Rel, apart: Rel, budget: &Budget) -> Result<Option<Vec<Link>>, Spent> {
+        self.walk(&Apart { part: self, rels, apart, rule: Rule::After(after) }, budget)
+    }
+
+    fn walk(&self, product: &Apart<'_>, budget: &Budget) -> Result<Option<Vec<Link>>, Spent> {
+        let components = Components::of(product, 0..product.nodes() as u32);
+        let leaves = product.leaves();
+        let states = |(from, to, rel)| (2 * from + leaves, 2 * to + 1 - leaves, rel);
+        let edges = self.edges().filter(|&(_, _, rel)| rel == product.apart).map(states);
         let mut search = Bfs::new(product.nodes());
         let walks = self.shortest(
-            edges.map(|(from, to, rel)| (2 * from, 2 * to + 1, rel)),
+            edges.filter(|&(from, to, _)| components.same(from, to)),
             &components,
             2,
             budget,
-            |start, goal| search.apart(&product, start, goal, |n| components.same(n, goal)),
+            |start, goal| search.apart(product, start, goal, |n| components.same(n, goal)),
         )?;
         Ok(walks.into_iter().min_by_key(Vec::len))
     }
 
-    /// An edge and a path back as steps between transactions; nodes are states of a product with so many to a node.
+    /// A short closed walk with at least two edges apart, each of which follows an edge of another relation, that passes the source
+    /// of one of them only once. O(edges · edges apart): none is looked for where that is more than `work`, and then nothing
+    /// is known.
+    ///
+    /// # Errors
+    /// When the budget was used up.
+    pub fn several_following(
+        &self,
+        rels: Rels,
+        (after, apart): (Rel, Rel),
+        work: usize,
+        budget: &Budget,
+    ) -> Result<Option<Vec<Link>>, Option<Spent>> {
+        let product = Apart { part: self, rels, apart, rule: Rule::After(after) };
+        let components = Components::of(&product, 0..product.nodes() as u32);
+        let inside = |&(from, to, rel): &(u32, u32, Rel)| rel == apart && components.same(2 * from + 1, 2 * to);
+        let edges: Vec<(u32, u32, Rel)> = self.edges().filter(inside).collect();
+        let mut search = Bfs::new(2 * product.nodes());
+        let mut best: Option<Vec<Link>> = None;
+        let size = self.targets.len() + self.len();
+        for (tries, &(from, to, rel)) in edges.iter().enumerate() {
+            if best.is_some() && tries >= TRIES {
+                break;
+            }
+            if tries.saturating_mul(size) > work {
+                return if best.is_some() { Ok(best) } else { Err(None) };
+            }
+            if let Some(spent) = budget.spent() {
+                return if best.is_some() { Ok(best) } else { Err(Some(spent)) };
+            }
+            // A state is that of the product, and whether a further edge apart was passed.
+            let goal = 2 * (2 * from + 1) + 1;
+            let allowed = |state: u32| state == goal || (state / 4 != from && components.same(state / 2, 2 * to));
+            let walk = search.run(2 * (2 * to), goal, allowed, |state, visit| {
+                for &word in self.row(state / 4) {
+                    if let Some(next) = product.follow((state / 2) & 1, word) {
+                        let rel = unpack(word).1;
+                        visit(2 * next + ((state & 1) | u32::from(rel == apart)), rel);
+                    }
+                }
+            });
+            if let Some(rest) = walk {
+                let found = self.links((4 * from, 4 * to, rel), &rest, 4);
+                if best.as_ref().is_none_or(|b| found.len() < b.len()) {
+                    best = Some(found);
+                }
+            }
+        }
+        Ok(best)
+    }
+
+    /// The transaction that a node is, if it is one.
+    pub(crate) fn txn(&self, node: u32) -> Option<u32> {
+        Some(self.txns[node as usize]).filter(|&t| t != NONE)
+    }
+
+    /// An edge and a path back as steps between transactions; nodes are states of a product with so many to a node. Several nodes
+    /// in a row may be of one transaction.
     fn links(&self, edge: (u32, u32, Rel), rest: &[(u32, Rel)], states: u32) -> Vec<Link> {
         let (mut at, mut by) = (self.txns[(edge.0 / states) as usize], edge.2);
         let mut links = Vec::new();
@@ -354,7 +510,7 @@ impl Part {
                 by = rel;
             }
             let txn = self.txns[(state / states) as usize];
-            if txn != NONE {
+            if txn != NONE && txn != at {
                 links.push(Link { from: at, to: txn, rel: by });
                 at = txn;
             }

@@ -66,10 +66,10 @@ anomalies! {
     GsiB "GSIb" "the same, as another name of the literature",
     GsiA "GSIa" "a transaction depends on one that did not commit before it started",
     Gsi "GSI" "either of GSIa and GSIb",
-    GSi "G-SI" "no order of starts and commits explains what the transactions saw",
     GUpdate "G-update" "a cycle with a missed write among the updating transactions and one more",
     GNonadjacentItem "G-nonadjacent-item" "a cycle with several missed writes of items, no two adjacent",
     GNonadjacent "G-nonadjacent" "a cycle with several missed writes, no two adjacent",
+    GSi "G-SI" "no order of starts and commits explains what the transactions saw",
     PlSiCycle "PL-SI-cycle-exists" "a cycle that snapshot isolation forbids, of a kind that was not named",
     G2Item "G2-item" "a cycle with missed writes of items",
     Pl299Cycle "PL-2.99-cycle-exists" "a cycle that repeatable read forbids, of a kind that was not named",
@@ -149,15 +149,21 @@ pub const IMPLIES: &[(Anomaly, &[Anomaly])] = {
         (WriteSkew, &[G2]),
         // What follows is not in the reference, which never finds what stands on the left. Over given version orders each is
         // a cycle with missed writes of items.
-        (Vanished, &[FracturedRead, GMonotonic]),
+        (Vanished, &[FracturedRead, GMonotonic, GMsr]),
         (FracturedRead, &[CausalityViolation, UpdateAtomicCycle]),
         (CausalityViolation, &[GSingleItem, PsiCycle, PrefixCycle]),
         (UpdateAtomicCycle, &[PsiCycle]),
         (LongFork, &[PrefixCycle]),
-        (GCursor, &[GSingleItem, PsiCycle]),
+        (GCursor, &[UpdateAtomicCycle]),
         (GMonotonic, &[GSingleItem, PsiCycle]),
+        (GMsr, &[PrefixCycle]),
         (PrefixCycle, &[GNonadjacentItem]),
         (PsiCycle, &[GSingleItem]),
+        (GUpdate, &[G2Item]),
+        // Without recorded starts these say no more: see the lattice.
+        (GSingle, &[GSiB]),
+        (GSiB, &[GSi]),
+        (GNonadjacent, &[GSi]),
     ]
 };
 

@@ -23,6 +23,17 @@ pub struct Cycle {
     pub kind: Anomaly,
     /// Its steps: each begins where the one before ends.
     pub links: Vec<Link>,
+    /// By step, the micro-operations that it must be shown by, of the one and of the other transaction; empty, or
+    /// [`NONE`](super::history::NONE), where any do.
+    pub at: Vec<(u32, u32)>,
+}
+
+impl Cycle {
+    /// The steps, with the micro-operations that must show them.
+    pub fn steps(&self) -> impl Iterator<Item = (Link, (u32, u32))> + '_ {
+        let free = (super::history::NONE, super::history::NONE);
+        self.links.iter().enumerate().map(move |(i, &link)| (link, self.at.get(i).copied().unwrap_or(free)))
+    }
 }
 
 /// A component whose cycles could not be named.
@@ -53,6 +64,10 @@ pub struct Cycles {
     pub components: u64,
     /// Transactions of the largest one.
     pub largest: usize,
+    /// What is strongly connected by `ww`, `wr` and `rw` alone.
+    pub parts: Vec<Part>,
+    /// What is strongly connected only with the order of processes or of time.
+    pub timed: Vec<Part>,
     /// Where there is no cycle: transactions that may have lain on one, in an order that all edges allow.
     pub order: Option<Vec<u32>>,
 }
@@ -145,7 +160,7 @@ fn kind_of_links(links: &[Link]) -> Option<Anomaly> {
     (txns.len() == links.len()).then(|| kind_of(&rels)).flatten()
 }
 
-/// Finds all cycles of a graph, keeping so many examples of each kind.
+/// Finds all cycles of a graph, keeping so many examples of each kind, or, for `usize::MAX`, each that is counted.
 pub fn find(graph: &Graph<'_>, examples: usize, budget: &Budget) -> Cycles {
     let mut cycles = Cycles::default();
     let components = Components::of(graph, graph.roots());
@@ -157,7 +172,12 @@ pub fn find(graph: &Graph<'_>, examples: usize, budget: &Budget) -> Cycles {
         cycles.components += 1;
         cycles.largest = cycles.largest.max(part.txn_count());
         cycles.classify(&part, examples, budget);
+        cycles.parts.extend(part.under(Rels::ITEM).into_iter().filter(|p| p.txn_count() > 1));
+        if part.has(Rel::Process) || part.has(Rel::RealTime) {
+            cycles.timed.push(part);
+        }
     }
+    cycles.examples.values_mut().for_each(|kept| kept.sort_by_key(|c| c.links.len()));
     if cycles.components == 0 {
         cycles.order = Some(nodes.into_iter().filter(|&n| n < graph.txns()).collect());
     }
@@ -182,7 +202,7 @@ impl Cycles {
                     Ok(cycles) => {
                         for links in cycles.into_iter().filter(|links| kind_of_links(links) == Some(kind)) {
                             found.insert(kind);
-                            self.add(Cycle { kind, links }, examples);
+                            self.add(Cycle { kind, links, at: Vec::new() }, examples);
                         }
                     }
                     Err(spent) => return self.give_up(part, spent),
@@ -192,9 +212,14 @@ impl Cycles {
         debug_assert!(!found.is_empty(), "a component holds a cycle, and every cycle is of some kind");
     }
 
-    fn add(&mut self, cycle: Cycle, examples: usize) {
+    /// Counts a cycle, and keeps it if it is among the shortest of its kind.
+    pub fn add(&mut self, cycle: Cycle, examples: usize) {
         *self.counts.entry(cycle.kind).or_default() += 1;
         let kept = self.examples.entry(cycle.kind).or_default();
+        // All are sorted in the end; to insert each in its place would be quadratic.
+        if examples == usize::MAX {
+            return kept.push(cycle);
+        }
         let at = kept.partition_point(|c| c.links.len() <= cycle.links.len());
         if at < examples {
             kept.insert(at, cycle);

@@ -4,14 +4,18 @@
 //! again, and named by operation and place in it, so that a person, or [`verify`](super::verify), can look them up in the
 //! history.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt::Write;
 
 use elench_formats::History;
 use elench_formats::history::Status;
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
 
 use super::anomaly::Anomaly;
 use super::cycles::Cycle;
-use super::history::{Kind, Mop, Txn, Txns};
+use super::history::{Kind, Mop, NONE, Txn, Txns};
 use super::lists::{Case, Lists};
 use crate::graph::Rel;
 use crate::graph::search::Link;
@@ -116,12 +120,8 @@ impl Explained {
             Explained::Case(case) => case.mops.iter().map(|m| m.op).collect(),
             Explained::Cycle(cycle) => cycle.steps.iter().map(|s| s.from).collect(),
         };
-        let mut seen = Vec::new();
-        ops.retain(|op| {
-            let new = !seen.contains(op);
-            seen.push(*op);
-            new
-        });
+        let mut seen: HashSet<OpId, FixedState> = HashSet::default();
+        ops.retain(|&op| seen.insert(op));
         ops
     }
 
@@ -129,11 +129,22 @@ impl Explained {
     pub fn text(&self) -> String {
         match self {
             Explained::Case(case) => case.text.clone(),
-            Explained::Cycle(cycle) => {
-                let steps: Vec<&str> = cycle.steps.iter().map(|s| s.text.as_str()).collect();
-                steps.join("; ")
-            }
+            Explained::Cycle(cycle) => cycle.told().collect::<Vec<_>>().join("; "),
         }
+    }
+}
+
+/// Steps of a long cycle that are told at its beginning and its end.
+const TOLD: (usize, usize) = (12, 4);
+
+impl ExplainedCycle {
+    /// Its steps for a person; of a long one the first and the last, and how many there are between.
+    pub fn told(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let n = self.steps.len();
+        let (head, tail) = if n > TOLD.0 + TOLD.1 { (TOLD.0, n - TOLD.1) } else { (n, n) };
+        let between = (tail > head).then(|| Cow::Owned(format!("({} more steps)", tail - head)));
+        let told = |steps: std::ops::Range<usize>| self.steps[steps].iter().map(|s| Cow::Borrowed(s.text.as_str()));
+        told(0..head).chain(between).chain(told(tail..n))
     }
 }
 
@@ -146,24 +157,26 @@ pub struct Explainer<'a> {
     history: &'a History,
     lists: &'a Lists<'a>,
     txns: &'a Txns<'a>,
+    /// By key: the places in the longest list. A long cycle asks for many of them.
+    places: RefCell<HashMap<u32, HashMap<i64, usize, FixedState>, FixedState>>,
 }
 
 impl<'a> Explainer<'a> {
     /// For a history and what was inferred from it.
     pub fn new(history: &'a History, lists: &'a Lists<'a>) -> Self {
-        Explainer { history, lists, txns: lists.txns() }
+        Explainer { history, lists, txns: lists.txns(), places: RefCell::default() }
     }
 
     /// A cycle with the reasons for its steps.
     pub fn cycle(&self, cycle: &Cycle) -> ExplainedCycle {
-        ExplainedCycle { kind: cycle.kind, steps: cycle.links.iter().map(|&link| self.step(link)).collect() }
+        ExplainedCycle { kind: cycle.kind, steps: cycle.steps().map(|(link, at)| self.step(link, at)).collect() }
     }
 
-    fn step(&self, link: Link) -> Step {
+    fn step(&self, link: Link, at: (Mop, Mop)) -> Step {
         let found = match link.rel {
-            Rel::Ww => self.ww(link),
-            Rel::Wr => self.wr(link),
-            Rel::Rw => self.rw(link),
+            Rel::Ww => self.ww(link, at),
+            Rel::Wr => self.wr(link, at),
+            Rel::Rw => self.rw(link, at),
             Rel::Process => self.process(link),
             Rel::RealTime | Rel::Pass => self.real_time(link),
         };
@@ -184,11 +197,13 @@ impl<'a> Explainer<'a> {
         self.txns.mops(txn).map(|m| m as Mop).filter(move |&m| self.txns.kind[m as usize] == kind)
     }
 
-    /// Micro-operations of two transactions on the same key.
-    fn pairs(&self, link: Link, one: Kind, other: Kind) -> impl Iterator<Item = (Mop, Mop)> + '_ {
-        self.of_kind(link.from, one).flat_map(move |a| {
+    /// Micro-operations of two transactions on the same key, and just these where they are given.
+    fn pairs(&self, link: Link, at: (Mop, Mop), one: Kind, other: Kind) -> impl Iterator<Item = (Mop, Mop)> + '_ {
+        let fits = |m: Mop, given: Mop| given == NONE || m == given;
+        self.of_kind(link.from, one).filter(move |&a| fits(a, at.0)).flat_map(move |a| {
             let key = self.txns.key[a as usize];
-            self.of_kind(link.to, other).filter(move |&b| self.txns.key[b as usize] == key).map(move |b| (a, b))
+            let same = move |&b: &Mop| self.txns.key[b as usize] == key && fits(b, at.1);
+            self.of_kind(link.to, other).filter(same).map(move |b| (a, b))
         })
     }
 
@@ -197,20 +212,33 @@ impl<'a> Explainer<'a> {
         list.iter().position(|&e| e == element)
     }
 
+    /// The place of an append in the longest list of its key.
+    fn place_in_longest(&self, list: &[i64], mop: Mop) -> Option<usize> {
+        let mut places = self.places.borrow_mut();
+        let places = places.entry(self.txns.key[mop as usize]).or_insert_with(|| {
+            let mut places = HashMap::default();
+            for (i, &element) in list.iter().enumerate() {
+                places.entry(element).or_insert(i);
+            }
+            places
+        });
+        places.get(&self.txns.value[mop as usize]).copied()
+    }
+
     fn names(&self, mop: Mop) -> (String, String) {
         let key = self.txns.key_text(self.history, self.txns.key[mop as usize]);
         (key, self.txns.text(self.history, self.txns.value[mop as usize]))
     }
 
-    fn ww(&self, link: Link) -> Option<(Reason, String)> {
+    fn ww(&self, link: Link, at: (Mop, Mop)) -> Option<(Reason, String)> {
         let close = |&(a, b): &(Mop, Mop)| {
             let (list, _) = self.lists.longest(self.txns.key[a as usize])?;
-            let from = self.place(list, a)?;
-            let to = self.place(list, b).unwrap_or(list.len());
+            let from = self.place_in_longest(list, a)?;
+            let to = self.place_in_longest(list, b).unwrap_or(list.len());
             to.checked_sub(from).filter(|&apart| apart > 0)
         };
         let (a, b) = self
-            .pairs(link, Kind::Append, Kind::Append)
+            .pairs(link, at, Kind::Append, Kind::Append)
             .filter_map(|pair| close(&pair).map(|d| (d, pair)))
             .min_by_key(|&(d, _)| d)?
             .1;
@@ -218,8 +246,8 @@ impl<'a> Explainer<'a> {
         let (key, first) = self.names(a);
         let (_, second) = self.names(b);
         let (from, to, reader) = (self.txns.op(link.from), self.txns.op(link.to), self.txns.op(self.txns.txn_of(read)));
-        let seen = self.around(list, self.place(list, a)?);
-        let text = match self.place(list, b) {
+        let seen = self.around(list, self.place_in_longest(list, a)?);
+        let text = match self.place_in_longest(list, b) {
             Some(_) => {
                 format!("{from} appended {first} to {key} before {to} appended {second} to it, as {reader} read {seen}")
             }
@@ -230,9 +258,9 @@ impl<'a> Explainer<'a> {
         Some((Reason::Ww { earlier: self.at(a), later: self.at(b), shown_by: self.at(read) }, text))
     }
 
-    fn wr(&self, link: Link) -> Option<(Reason, String)> {
+    fn wr(&self, link: Link, at: (Mop, Mop)) -> Option<(Reason, String)> {
         let (write, read) = self
-            .pairs(link, Kind::Append, Kind::ReadList)
+            .pairs(link, at, Kind::Append, Kind::ReadList)
             .filter_map(|(a, r)| self.place(self.txns.list(r), a).map(|p| (self.txns.list(r).len() - p, (a, r))))
             .min_by_key(|&(d, _)| d)?
             .1;
@@ -244,18 +272,18 @@ impl<'a> Explainer<'a> {
         Some((Reason::Wr { write: self.at(write), read: self.at(read) }, text))
     }
 
-    fn rw(&self, link: Link) -> Option<(Reason, String)> {
+    fn rw(&self, link: Link, at: (Mop, Mop)) -> Option<(Reason, String)> {
         let next = |&(r, b): &(Mop, Mop)| {
             let seen = self.txns.list(r);
             if self.place(seen, b).is_some() {
                 return None;
             }
             let (list, _) = self.lists.longest(self.txns.key[b as usize])?;
-            let place = self.place(list, b).unwrap_or(list.len());
+            let place = self.place_in_longest(list, b).unwrap_or(list.len());
             Some(place.abs_diff(seen.len()))
         };
         let (read, write) = self
-            .pairs(link, Kind::ReadList, Kind::Append)
+            .pairs(link, at, Kind::ReadList, Kind::Append)
             .filter_map(|pair| next(&pair).map(|d| (d, pair)))
             .min_by_key(|&(d, _)| d)?
             .1;

@@ -8,7 +8,8 @@
 //! have been. [`Model::decided_by`] names the kinds whose absence, over given version orders, proves that a model holds;
 //! [`unchecked`] tells which requested models are therefore neither ruled out nor shown to hold. The kinds that Elle names in
 //! its tables and never looks for, and those that its tables lack, are [`BEYOND`]. They are looked for where a requested model
-//! rests on them: over serializable histories they would add nothing but further names of the same cycles.
+//! rests on them, by [`weak`](super::weak): over serializable histories they would add nothing but further names of the same cycles.
+//! What could not be decided of them (out of budget, or for the order of versions that nobody read) leaves a model unchecked.
 //!
 //! Sources: Adya's thesis (1999); Bailis et al., Highly Available Transactions (VLDB 2013); Cerone, Bernardi, Gotsman (CONCUR
 //! 2015); Cerone, Gotsman, Yang, Algebraic Laws for Weak Consistency (CONCUR 2017), whose cycle conditions are these, with WR,
@@ -211,7 +212,8 @@ impl Model {
     /// ever shown to hold through a stronger one.
     ///
     /// Forward consistent view asks for a start order under which no G-SIb arises; where none is recorded, that in which all
-    /// transactions start first adds no edge, so that G-single alone decides. The same holds of snapshot isolation's G-SI.
+    /// transactions start first adds no edge, so that G-single alone decides. Snapshot isolation's G-SI asks for an order of starts
+    /// and commits; there is one exactly where no cycle is without adjacent missed writes (Cerone and Gotsman, PODC 2016).
     pub fn decided_by(self) -> Option<AnomalySet> {
         use Anomaly::*;
         const UNCOMMITTED: AnomalySet = AnomalySet::of(&[G0, DuplicateElements, CyclicVersions, GarbageRead]);
@@ -430,6 +432,29 @@ impl Demand {
         let decisive = self.models.iter().filter_map(Model::decided_by).fold(AnomalySet::EMPTY, AnomalySet::union);
         let beyond = decisive.union(self.anomalies).intersection(BEYOND).implying().intersection(BEYOND);
         self.prohibits().without(BEYOND).union(beyond)
+    }
+
+    /// Kinds that are to be looked for besides those that always are, and those whose absence must hold in some order of the versions
+    /// that nobody read. Any cycle at all rules out what is serializable, so that this concerns only weaker models.
+    pub fn extra(self) -> AnomalySet {
+        const BY_ORDER: AnomalySet = AnomalySet::of(&[
+            Anomaly::GSingleItem,
+            Anomaly::GNonadjacentItem,
+            Anomaly::GSingleItemProcess,
+            Anomaly::GNonadjacentItemProcess,
+            Anomaly::GSingleItemRealtime,
+            Anomaly::GNonadjacentItemRealtime,
+        ]);
+        let weaker = self.models.iter().filter_map(Model::decided_by).filter(|by| !by.contains(Anomaly::G2Item));
+        let by_models = weaker.fold(AnomalySet::EMPTY, AnomalySet::union);
+        let by_order = by_models.union(self.anomalies.implying()).intersection(BY_ORDER);
+        self.seeks().intersection(super::weak::KINDS).union(by_order)
+    }
+
+    /// Is a model asked for that nothing decides by itself? It is shown to hold only through a stronger one, so that every relation
+    /// there is should be looked at.
+    pub fn rests_on_stronger(self) -> bool {
+        self.models.iter().any(|m| m.decided_by().is_none())
     }
 
     /// Is a kind that needs the order within processes looked for?

@@ -21,6 +21,8 @@ use super::history::{ByKey, Kind, Mop, NONE, Txn, Txns};
 use crate::graph::{Dependencies, Rel, Sink};
 use crate::outcome::OpId;
 
+mod facts;
+
 /// Something wrong that is no cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
@@ -34,17 +36,30 @@ pub struct Case {
     pub elements: Vec<i64>,
 }
 
-/// Cases of each kind: how many, and the first few.
-#[derive(Clone, Debug, Default)]
+/// Cases of each kind: how many, and the first few or all of them.
+#[derive(Clone, Debug)]
 pub struct Cases {
     counts: Vec<(Anomaly, u64)>,
+    /// Of each kind as many as there are, [`most`](Self::most) at most.
     examples: Vec<Case>,
+    most: u64,
 }
 
-/// Examples kept of each kind.
+/// Examples kept of each kind, unless all are wanted.
 pub const EXAMPLES: u64 = 8;
 
+impl Default for Cases {
+    fn default() -> Self {
+        Cases::keeping(EXAMPLES)
+    }
+}
+
 impl Cases {
+    /// None yet; so many of each kind are kept at most.
+    pub(super) fn keeping(most: u64) -> Cases {
+        Cases { counts: Vec::new(), examples: Vec::new(), most }
+    }
+
     pub(super) fn add(&mut self, kind: Anomaly, case: impl FnOnce() -> (u32, Vec<Mop>, Vec<i64>)) {
         let at = match self.counts.iter().position(|&(k, _)| k == kind) {
             Some(at) => at,
@@ -54,7 +69,7 @@ impl Cases {
             }
         };
         self.counts[at].1 += 1;
-        if self.counts[at].1 <= EXAMPLES {
+        if self.counts[at].1 <= self.most {
             let (key, mops, elements) = case();
             self.examples.push(Case { kind, key, mops, elements });
         }
@@ -71,8 +86,12 @@ impl Cases {
     }
 
     pub(super) fn merge(&mut self, other: Cases) {
+        let of = |counts: &[(Anomaly, u64)], kind| counts.iter().find(|&&(k, _)| k == kind).map_or(0, |&(_, n)| n);
+        let mut room: Vec<(Anomaly, u64)> =
+            other.counts.iter().map(|&(kind, _)| (kind, self.most.saturating_sub(of(&self.counts, kind)))).collect();
         for case in other.examples {
-            if self.examples.iter().filter(|c| c.kind == case.kind).count() < EXAMPLES as usize {
+            if let Some((_, room)) = room.iter_mut().find(|(kind, room)| *kind == case.kind && *room > 0) {
+                *room -= 1;
                 self.examples.push(case);
             }
         }
@@ -142,12 +161,17 @@ const SHARD: usize = 1 << 15;
 impl<'a> Lists<'a> {
     /// Of these transactions.
     pub fn new(txns: &'a Txns<'a>) -> Lists<'a> {
+        Lists::keeping(txns, EXAMPLES)
+    }
+
+    /// The same, with so many cases of each kind kept at most: each takes some 150 bytes.
+    pub fn keeping(txns: &'a Txns<'a>, most: u64) -> Lists<'a> {
         let by_key = txns.by_key();
-        let mut shards: Vec<Shard<'a>> =
-            by_key.runs(SHARD).into_par_iter().map(|keys| Scan::new(txns).run(&by_key, keys)).collect();
+        let scan = |keys| Scan::keeping(txns, most).run(&by_key, keys);
+        let mut shards: Vec<Shard<'a>> = by_key.runs(SHARD).into_par_iter().map(scan).collect();
         let mut committed: Vec<bool> = txns.status.iter().map(|&s| s == Status::Ok).collect();
         let mut seen: Vec<(Txn, u64)> = Vec::new();
-        let mut cases = Cases::default();
+        let mut cases = Cases::keeping(most);
         for shard in &mut shards {
             seen.append(&mut shard.seen);
             cases.merge(std::mem::take(&mut shard.cases));
@@ -361,7 +385,7 @@ struct Update {
 }
 
 impl<'a> Scan<'a> {
-    fn new(txns: &'a Txns<'a>) -> Self {
+    fn keeping(txns: &'a Txns<'a>, cases: u64) -> Self {
         Scan {
             txns,
             appends: Vec::new(),
@@ -370,7 +394,7 @@ impl<'a> Scan<'a> {
             bad: Bad::default(),
             updates: HashMap::default(),
             own: Vec::new(),
-            shard: Shard::default(),
+            shard: Shard { cases: Cases::keeping(cases), ..Shard::default() },
         }
     }
 

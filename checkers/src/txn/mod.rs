@@ -17,8 +17,11 @@ pub mod register;
 #[cfg(test)]
 mod tests;
 pub mod verify;
+pub mod weak;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use elench_formats::History;
 use elench_formats::history::Status;
@@ -31,8 +34,9 @@ use anomaly::{Anomaly, AnomalySet};
 use cycles::{Cycles, Unnamed};
 use explain::{Explained, Explainer};
 use history::{Arena, NONE, Txn, Txns, UnknownMop, Workload};
-use lattice::Demand;
+use lattice::{Demand, Relations};
 use lists::Lists;
+use weak::facts::Versions;
 
 /// How to check.
 #[derive(Clone, Debug)]
@@ -47,11 +51,69 @@ pub struct Options {
     pub certificate: bool,
     /// Registers: the EDN text of the value that keys have before anybody writes them; none for nil.
     pub initial: Option<String>,
+    /// Wants to be told of every anomaly that is counted, not only of the examples.
+    pub each: Option<Each>,
+    /// Kinds to look for besides those that are always looked for, and to decide whatever the order of versions that nobody
+    /// read: see [`Demand::extra`].
+    pub extra: AnomalySet,
+}
+
+/// Is told of every anomaly, explained, one after the other: so only one explanation is held at a time, beside some 150 bytes an
+/// anomaly.
+#[derive(Clone)]
+pub struct Each(Arc<dyn Fn(&Explained) + Send + Sync>);
+
+impl Each {
+    /// Hands each on.
+    pub fn new(to: impl Fn(&Explained) + Send + Sync + 'static) -> Each {
+        Each(Arc::new(to))
+    }
+
+    /// Tells it of one.
+    pub fn tell(&self, anomaly: &Explained) {
+        (self.0)(anomaly);
+    }
+}
+
+impl fmt::Debug for Each {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Each")
+    }
+}
+
+impl Options {
+    /// Cases of each kind that have to be kept.
+    fn cases(&self) -> u64 {
+        if self.each.is_some() { u64::MAX } else { lists::EXAMPLES }
+    }
+
+    /// Kinds whose relations are looked at.
+    fn related(&self, real_time: bool) -> AnomalySet {
+        let related = |kind: &Anomaly| match kind.relations() {
+            Relations::Data => true,
+            Relations::Process => self.process,
+            Relations::Realtime => real_time,
+        };
+        AnomalySet::ALL.iter().filter(related).collect()
+    }
+
+    /// Cycles of each kind that have to be kept.
+    fn cycles(&self) -> usize {
+        if self.each.is_some() { usize::MAX } else { self.examples }
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { real_time: true, process: true, examples: 4, certificate: true, initial: None }
+        Options {
+            real_time: true,
+            process: true,
+            examples: 4,
+            certificate: true,
+            initial: None,
+            each: None,
+            extra: AnomalySet::EMPTY,
+        }
     }
 }
 
@@ -75,6 +137,8 @@ pub struct TxnResult {
     pub unknown: Vec<UnknownMop>,
     /// Components whose cycles could not be named within the budget, the first few.
     pub unnamed: Vec<Unnamed>,
+    /// Kinds that were looked for to the end: that they were not found says that they are not there.
+    pub looked_for: AnomalySet,
     /// Why nothing, or not everything, could be judged.
     pub undecided: Option<Why>,
     /// Where nothing is wrong: an order that explains everything.
@@ -135,6 +199,11 @@ impl TxnResult {
         if let Some(kind) = self.open().iter().next() {
             return Outcome::unknown(self.coverage.clone(), Why::Other(format!("{kind}: {}", kind.about())));
         }
+        let unchecked = lattice::unchecked(demand.models, self.looked_for, self.kinds());
+        if !unchecked.is_empty() {
+            let why = format!("not checked in full: {}", unchecked.names().join(", "));
+            return Outcome::unknown(self.coverage.clone(), Why::Other(why));
+        }
         let order = |ops: &Vec<OpId>| Certificate::Orders(vec![KeyOrder { key: None, order: Some(ops.clone()) }]);
         Outcome::valid(self.coverage.clone(), self.order.as_ref().map(order))
     }
@@ -143,6 +212,44 @@ impl TxnResult {
     pub fn open(&self) -> AnomalySet {
         let known = if self.order.is_some() { AnomalySet::of(&[Anomaly::DuplicateWrites]) } else { AnomalySet::EMPTY };
         self.kinds().intersection(AnomalySet::UNDECIDED).without(known)
+    }
+
+    /// Keeps an example while there are few, and tells whoever wants all.
+    fn tell(&mut self, kind: Anomaly, options: &Options, explained: impl FnOnce() -> Explained) {
+        let Some(finding) = self.findings.get_mut(&kind) else { return };
+        let keep = finding.examples.len() < options.examples;
+        if !keep && options.each.is_none() {
+            return;
+        }
+        let explained = explained();
+        if let Some(each) = &options.each {
+            each.tell(&explained);
+        }
+        if keep {
+            finding.examples.push(explained);
+        }
+    }
+
+    /// Looks for what only weaker models tell apart, and notes what was looked for.
+    fn weaker<V: Versions>(
+        &mut self,
+        versions: &V,
+        txns: &Txns<'_>,
+        timeline: &Timeline,
+        found: &mut Cycles,
+        (options, real_time): (&Options, bool),
+        budget: &Budget,
+    ) {
+        let weak = weak::find(versions, txns, found, &timeline.position, options.extra, budget);
+        self.looked_for = match found.parts.is_empty() {
+            true => AnomalySet::ALL,
+            false => AnomalySet::ALL.without(weak::KINDS).union(options.extra.intersection(weak::KINDS)),
+        };
+        self.looked_for = self.looked_for.without(weak.undecided).intersection(options.related(real_time));
+        weak.cycles.into_iter().for_each(|cycle| found.add(cycle, options.cycles()));
+        if let Some(spent) = weak.spent {
+            self.undecided = Some(Why::Spent(spent));
+        }
     }
 
     fn add(&mut self, kind: Anomaly, count: u64) {
@@ -181,7 +288,7 @@ fn of_lists(history: &History, txns: &Txns<'_>, options: &Options, budget: &Budg
     if txns.unknown_count > 0 {
         result.add(Anomaly::UnknownMicroOp, txns.unknown_count);
     }
-    let lists = Lists::new(txns);
+    let lists = Lists::keeping(txns, options.cases());
     if let Some(spent @ (Spent::Memory | Spent::Cancelled)) = budget.spent() {
         result.undecided = Some(Why::Spent(spent));
     }
@@ -194,7 +301,8 @@ fn of_lists(history: &History, txns: &Txns<'_>, options: &Options, budget: &Budg
     let graph = Graph::build(&timeline, &all);
     result.sizes.edges = graph.edges() as u64;
     result.sizes.in_windows = graph.roots().count() as u64;
-    let found = cycles::find(&graph, options.examples, budget);
+    let mut found = cycles::find(&graph, options.cycles(), budget);
+    result.weaker(&lists, txns, &timeline, &mut found, (options, real_time), budget);
     if found.components == 0 && result.findings.is_empty() && says_nothing(&timeline, txns, &all, real_time) {
         result.add(Anomaly::EmptyGraph, 1);
     }
@@ -216,19 +324,13 @@ impl TxnResult {
         self.sizes.largest = found.largest as u64;
         let explainer = Explainer::new(history, lists);
         for case in lists.cases().examples() {
-            if let Some(finding) = self.findings.get_mut(&case.kind)
-                && finding.examples.len() < options.examples
-            {
-                finding.examples.push(Explained::Case(explainer.case(case)));
-            }
+            self.tell(case.kind, options, || Explained::Case(explainer.case(case)));
         }
         for (kind, count) in found.counts {
             self.add(kind, count);
         }
-        for (kind, cycles) in &found.examples {
-            if let Some(finding) = self.findings.get_mut(kind) {
-                finding.examples.extend(cycles.iter().map(|c| Explained::Cycle(explainer.cycle(c))));
-            }
+        for cycle in found.examples.values().flatten() {
+            self.tell(cycle.kind, options, || Explained::Cycle(explainer.cycle(cycle)));
         }
         for unnamed in &found.unnamed {
             self.add(unnamed.kind, 1);

@@ -22,6 +22,7 @@
 //! somebody read what it wrote, and what nobody wrote, or what was written twice, is named.
 
 mod explain;
+mod facts;
 mod keys;
 mod resolve;
 mod serial;
@@ -57,6 +58,35 @@ pub struct Assumptions {
     pub linearizable_keys: bool,
 }
 
+impl Assumptions {
+    fn all(&mut self) -> [(&'static str, &mut bool); 4] {
+        [
+            ("commit-timestamps", &mut self.commit_timestamps),
+            ("wfr-keys", &mut self.wfr_keys),
+            ("sequential-keys", &mut self.sequential_keys),
+            ("linearizable-keys", &mut self.linearizable_keys),
+        ]
+    }
+
+    /// The names of those that are made.
+    pub fn names(mut self) -> Vec<&'static str> {
+        self.all().into_iter().filter(|(_, made)| **made).map(|(name, _)| name).collect()
+    }
+
+    /// Those of such names.
+    ///
+    /// # Errors
+    /// A name of none.
+    pub fn from_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Assumptions, String> {
+        let mut assumptions = Assumptions::default();
+        for name in names {
+            let found = assumptions.all().into_iter().find(|(known, _)| *known == name);
+            *found.ok_or_else(|| format!("nothing that can be assumed is called `{name}`"))?.1 = true;
+        }
+        Ok(assumptions)
+    }
+}
+
 /// What is known of all keys.
 #[derive(Debug)]
 pub struct Registers<'a> {
@@ -74,14 +104,15 @@ pub struct Registers<'a> {
 const SHARD: usize = 1 << 15;
 
 impl<'a> Registers<'a> {
-    /// Of these transactions; `seen` are those of unknown end that committed.
-    fn new(read: &'a Read<'a>, seen: &[(Txn, u64)]) -> Registers<'a> {
+    /// Of these transactions; `seen` are those of unknown end that committed. Of each kind so many cases are kept at most: each takes
+    /// some 150 bytes.
+    fn keeping(read: &'a Read<'a>, seen: &[(Txn, u64)], most: u64) -> Registers<'a> {
         let &Read { txns, ref by_key, assumptions, ref ranks, initial, .. } = read;
         let mut committed: Vec<bool> = txns.status.iter().map(|&s| s == Status::Ok).collect();
         seen.iter().for_each(|&(t, _)| committed[t as usize] = true);
-        let scan = |keys| Scan::new(txns, &committed, assumptions, ranks).keys(by_key, keys);
+        let scan = |keys| Scan::new(txns, &committed, assumptions, ranks).keeping(most).keys(by_key, keys);
         let mut shards: Vec<Shard> = by_key.runs(SHARD).into_par_iter().map(scan).collect();
-        let mut cases = Cases::default();
+        let mut cases = Cases::keeping(most);
         shards.iter_mut().for_each(|shard| cases.merge(std::mem::take(&mut shard.cases)));
         Registers { txns, by_key, assumptions, ranks, initial, shards, committed, cases }
     }
@@ -229,6 +260,8 @@ fn of_registers(
     let order = read.serial(&mut resolved, real_time, options, budget);
     let plain = txns.unknown_count == 0 && !resolved.twice;
     if plain && order.is_some() && read.connects(&resolved, real_time, options.process) {
+        // The order keeps what is looked at of processes and of real time: else it would not be one.
+        result.looked_for = options.related(real_time);
         result.order = order.filter(|_| options.certificate).map(|o| o.into_iter().map(|t| txns.op(t)).collect());
         return result;
     }
@@ -277,7 +310,7 @@ impl Read<'_> {
         result: &mut TxnResult,
     ) -> Option<Vec<Txn>> {
         let txns = self.txns;
-        let registers = Registers::new(self, &resolved.seen);
+        let registers = Registers::keeping(self, &resolved.seen, options.cases());
         for &(kind, count) in registers.cases().counts() {
             result.add(kind, count);
         }
@@ -286,7 +319,8 @@ impl Read<'_> {
         let graph = Graph::build(&timeline, &all);
         result.sizes.edges = graph.edges() as u64;
         result.sizes.in_windows = graph.roots().count() as u64;
-        let found = cycles::find(&graph, options.examples, budget);
+        let mut found = cycles::find(&graph, options.cycles(), budget);
+        result.weaker(&registers, txns, &timeline, &mut found, (options, real_time), budget);
         let said = registers.shards.iter().any(|shard| shard.said);
         if found.components == 0 && !said && super::says_nothing(&timeline, txns, &all, real_time) {
             result.add(Anomaly::EmptyGraph, 1);

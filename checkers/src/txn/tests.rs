@@ -17,6 +17,7 @@ use crate::Budget;
 mod brute;
 mod claims;
 mod reference;
+mod weaker;
 
 /// Checks, and holds all that comes out against the history.
 fn check(history: &History) -> TxnResult {

@@ -3,17 +3,20 @@
 //! Everything is looked up in the history by operation; nothing of the search, its graph or its columns is used. A cycle holds when
 //! every step does, the steps close, and their relations make it what it is called. An order holds when running the
 //! transactions one after the other gives every read what it returned, and no transaction stands after one that was invoked only when
-//! it had completed. O(history) for an order, O(lists read) for a cycle.
+//! it had completed. O(history) for an order; for a cycle of lists O(lists that its steps name), and O(history) once if a transaction
+//! of it was not acknowledged.
 //!
 //! Cycles of registers also rest on what is assumed of keys ([`Registers`]): O(history) for all of them together, and O(transactions on
-//! a key) a step.
+//! a key), in the worst case, a step. A step holds when it follows from the assumptions, also where these contradict each other on a key;
+//! the checker, which trusts no source that does, claims fewer.
 
 use elench_formats::History;
 use elench_formats::columns::{MopRef, Scalar, ValueRef};
 use elench_formats::history::{OpRef, Status, is_read};
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
+use super::anomaly::Anomaly;
 use super::cycles::kind_of;
 use super::explain::{ExplainedCycle, MopAt, Reason, Step};
 use super::register::{Assumptions, timestamps};
@@ -25,29 +28,106 @@ use crate::outcome::OpId;
 /// # Errors
 /// What does not hold.
 pub fn cycle(history: &History, cycle: &ExplainedCycle) -> Result<(), String> {
-    closed(cycle, |s| step(history, s))
+    let mut facts = Facts::new(history);
+    closed(history, cycle, |s| step(&mut facts, s))
 }
 
 /// Does a cycle close, does each step hold, and is it what it is called?
-fn closed(cycle: &ExplainedCycle, mut step: impl FnMut(&Step) -> Result<(), String>) -> Result<(), String> {
+fn closed(
+    history: &History,
+    cycle: &ExplainedCycle,
+    mut step: impl FnMut(&Step) -> Result<(), String>,
+) -> Result<(), String> {
     if cycle.steps.len() < 2 {
         return Err("it has fewer than two steps".into());
     }
+    let mut passed: HashSet<OpId, FixedState> = HashSet::default();
     for (i, s) in cycle.steps.iter().enumerate() {
         let next = &cycle.steps[(i + 1) % cycle.steps.len()];
         if s.to != next.from {
             return Err(format!("it breaks off at {}", s.to));
         }
-        if cycle.steps[..i].iter().any(|earlier| earlier.from == s.from) {
+        if !passed.insert(s.from) {
             return Err(format!("it passes {} twice", s.from));
         }
         step(s).map_err(|why| format!("{} → {} ({}): {why}", s.from, s.to, s.rel))?;
+    }
+    if let Some(holds) = weaker(history, cycle) {
+        return holds.and_then(|holds| holds.then_some(()).ok_or_else(|| format!("it is no {}", cycle.kind)));
     }
     let rels: Vec<Rel> = cycle.steps.iter().map(|s| s.rel).collect();
     match kind_of(&rels) {
         Some(kind) if kind == cycle.kind => Ok(()),
         kind => Err(format!("it is called {} and is {}", cycle.kind, kind.map_or("none", |k| k.name()))),
     }
+}
+
+/// Is a cycle what it is called, if that is a kind that only weaker models tell apart?
+fn weaker(history: &History, cycle: &ExplainedCycle) -> Option<Result<bool, String>> {
+    let steps = &cycle.steps;
+    let count = |rel: Rel| steps.iter().filter(|s| s.rel == rel).count();
+    let (missed, read, overwritten) = (count(Rel::Rw), count(Rel::Wr), count(Rel::Ww));
+    let data = missed + read + overwritten == steps.len();
+    // Each missed write with the step that leads to who missed it.
+    let turns = || {
+        (0..steps.len())
+            .map(|i| (&steps[(i + steps.len() - 1) % steps.len()], &steps[i]))
+            .filter(|(_, s)| s.rel == Rel::Rw)
+    };
+    let order = |(before, after): (&Step, &Step)| Some((entry(before)?, exit(after)?));
+    let later = |turn| order(turn).is_some_and(|(entry, exit)| entry < exit);
+    let after_reads = turns().all(|(before, _)| before.rel == Rel::Wr);
+    let holds = match cycle.kind {
+        Anomaly::Vanished => missed == 1 && read == 1 && steps.len() == 2 && turns().all(later),
+        Anomaly::FracturedRead => missed == 1 && read == 1 && steps.len() == 2,
+        Anomaly::CausalityViolation => missed == 1 && overwritten == 0,
+        Anomaly::UpdateAtomicCycle => missed == 1 && steps.len() == 2,
+        Anomaly::GMonotonic => missed == 1 && turns().all(later),
+        Anomaly::GMsr => {
+            let not_earlier = |turn| order(turn).is_some_and(|(entry, exit)| entry <= exit);
+            missed > 0 && after_reads && turns().all(not_earlier)
+        }
+        Anomaly::PrefixCycle => missed > 0 && after_reads,
+        Anomaly::LongFork => missed > 1 && after_reads,
+        Anomaly::PsiCycle => missed == 1,
+        Anomaly::GCursor => match keys(history, steps) {
+            Ok(keys) => missed == 1 && overwritten + 1 == steps.len() && keys.windows(2).all(|k| k[0] == k[1]),
+            Err(why) => return Some(Err(why)),
+        },
+        Anomaly::GUpdate => {
+            let updates = |s: &&Step| {
+                let mops = op(history, s.from).ok().and_then(|op| op.txn().map(|t| (op, t)));
+                mops.is_some_and(|(op, t)| t.iter().any(|m| !is_read(op.mop_name(m.f))))
+            };
+            missed > 0 && steps.iter().filter(updates).count() + 1 >= steps.len()
+        }
+        _ => return None,
+    };
+    Some(Ok(holds && data))
+}
+
+/// The place in the transaction at which a step arrives.
+fn entry(step: &Step) -> Option<u32> {
+    match step.reason {
+        Some(Reason::Wr { read, .. }) => Some(read.at),
+        Some(Reason::Ww { later, .. }) => Some(later.at),
+        _ => None,
+    }
+}
+
+/// The place in the transaction at which a missed write was missed.
+fn exit(step: &Step) -> Option<u32> {
+    if let Some(Reason::Rw { read, .. }) = step.reason { Some(read.at) } else { None }
+}
+
+/// The key of each step.
+fn keys(history: &History, steps: &[Step]) -> Result<Vec<Scalar>, String> {
+    let shown = |s: &Step| match s.reason {
+        Some(Reason::Ww { later, .. }) => Ok(later),
+        Some(Reason::Wr { read, .. } | Reason::Rw { read, .. }) => Ok(read),
+        _ => Err(format!("{} → {} has no key", s.from, s.to)),
+    };
+    steps.iter().map(|s| Ok(mop(history, shown(s)?, None)?.1.key)).collect()
 }
 
 fn op(history: &History, id: OpId) -> Result<OpRef<'_>, String> {
@@ -64,17 +144,88 @@ fn mop(history: &History, at: MopAt, of: Option<OpId>) -> Result<(OpRef<'_>, Mop
     Ok((op, mop))
 }
 
-/// What a committed read returned.
-fn read(history: &History, at: MopAt, of: Option<OpId>) -> Result<(Scalar, Vec<String>), String> {
-    let (op, mop) = mop(history, at, of)?;
-    if op.status() != Status::Ok || !mop.known || !is_read(op.mop_name(mop.f)) {
-        return Err(format!("micro-operation {} of {} is no acknowledged read", at.at, at.op));
-    }
-    Ok((mop.key, elements(history, mop.value)))
+/// What steps of a cycle ask the history for more than once.
+struct Facts<'h> {
+    history: &'h History,
+    /// Where elements stand in lists that show in which order they were appended.
+    places: HashMap<MopAt, HashMap<Item, usize, FixedState>, FixedState>,
+    /// Unacknowledged transactions of which an acknowledged read returned something.
+    seen: Option<HashSet<OpId, FixedState>>,
 }
 
-fn elements(history: &History, value: ValueRef<'_>) -> Vec<String> {
-    value.elements().map_or_else(Vec::new, |l| l.iter().map(|s| text(history, s.into())).collect())
+impl<'h> Facts<'h> {
+    fn new(history: &'h History) -> Self {
+        Facts { history, places: HashMap::default(), seen: None }
+    }
+
+    /// A committed read: its key, and the list that it returned.
+    fn read(&self, at: MopAt, of: Option<OpId>) -> Result<(Scalar, ValueRef<'h>), String> {
+        let (op, mop) = mop(self.history, at, of)?;
+        if op.status() != Status::Ok || !mop.known || !is_read(op.mop_name(mop.f)) {
+            return Err(format!("micro-operation {} of {} is no acknowledged read", at.at, at.op));
+        }
+        Ok((mop.key, mop.value))
+    }
+
+    fn holds(&self, list: ValueRef<'h>, element: &Item) -> bool {
+        elements(list).any(|s| item(self.history, s.into()) == *element)
+    }
+
+    fn places(&mut self, at: MopAt, list: ValueRef<'h>) -> &HashMap<Item, usize, FixedState> {
+        let history = self.history;
+        self.places.entry(at).or_insert_with(|| {
+            let mut places = HashMap::default();
+            for (i, s) in elements(list).enumerate() {
+                places.entry(item(history, s.into())).or_insert(i);
+            }
+            places
+        })
+    }
+
+    /// What was appended by a transaction that committed.
+    fn append(&mut self, at: MopAt, of: OpId) -> Result<(Scalar, Item), String> {
+        let (op, mop) = mop(self.history, at, Some(of))?;
+        if op.mop_name(mop.f) != "append" {
+            return Err(format!("micro-operation {} of {} is no append", at.at, at.op));
+        }
+        if op.status() == Status::Fail || (op.status() != Status::Ok && !self.was_seen(at.op)) {
+            return Err(format!("{} did not commit, as far as anybody knows", at.op));
+        }
+        Ok((mop.key, item(self.history, mop.value)))
+    }
+
+    /// Did an acknowledged read return something that an operation appended? The first time O(history).
+    fn was_seen(&mut self, op: OpId) -> bool {
+        let history = self.history;
+        self.seen.get_or_insert_with(|| seen(history)).contains(&op)
+    }
+}
+
+fn mops<'h>(op: OpRef<'h>) -> impl Iterator<Item = MopRef<'h>> {
+    op.txn().map(|t| t.iter()).into_iter().flatten()
+}
+
+fn elements<'h>(value: ValueRef<'h>) -> impl Iterator<Item = Scalar> + use<'h> {
+    let list = value.elements();
+    (0..list.map_or(0, |list| list.len())).filter_map(move |i| list.map(|list| list.get(i)))
+}
+
+fn seen(history: &History) -> HashSet<OpId, FixedState> {
+    let mut unknown: HashMap<(Scalar, Item), Vec<OpId>, FixedState> = HashMap::default();
+    for op in history.clients().filter(|op| !matches!(op.status(), Status::Ok | Status::Fail)) {
+        for m in mops(op).filter(|m| op.mop_name(m.f) == "append") {
+            unknown.entry((m.key, item(history, m.value))).or_default().push(OpId(op.index()));
+        }
+    }
+    let mut seen = HashSet::default();
+    for reader in history.clients().filter(|op| op.status() == Status::Ok && !unknown.is_empty()) {
+        for m in mops(reader).filter(|m| is_read(reader.mop_name(m.f)) && m.known) {
+            for element in elements(m.value) {
+                seen.extend(unknown.get(&(m.key, item(history, element.into()))).into_iter().flatten());
+            }
+        }
+    }
+    seen
 }
 
 fn text(history: &History, value: ValueRef<'_>) -> String {
@@ -83,69 +234,45 @@ fn text(history: &History, value: ValueRef<'_>) -> String {
     out
 }
 
-/// What was appended by a transaction that committed.
-fn append(history: &History, at: MopAt, of: OpId) -> Result<(Scalar, String), String> {
-    let (op, mop) = mop(history, at, Some(of))?;
-    if op.mop_name(mop.f) != "append" {
-        return Err(format!("micro-operation {} of {} is no append", at.at, at.op));
-    }
-    if op.status() == Status::Fail || (op.status() != Status::Ok && !was_seen(history, op)) {
-        return Err(format!("{} did not commit, as far as anybody knows", at.op));
-    }
-    Ok((mop.key, text(history, mop.value)))
-}
-
-/// Did an acknowledged read return something that an operation appended?
-fn was_seen(history: &History, op: OpRef<'_>) -> bool {
-    let appends: Vec<(Scalar, String)> = op
-        .txn()
-        .into_iter()
-        .flat_map(|t| t.iter())
-        .filter(|m| op.mop_name(m.f) == "append")
-        .map(|m| (m.key, text(history, m.value)))
-        .collect();
-    let holds = |reader: OpRef<'_>, m: MopRef<'_>| {
-        is_read(reader.mop_name(m.f))
-            && m.known
-            && appends.iter().any(|(k, e)| *k == m.key && elements(history, m.value).contains(e))
-    };
-    history
-        .clients()
-        .filter(|reader| reader.status() == Status::Ok)
-        .any(|reader| reader.txn().into_iter().flat_map(|t| t.iter()).any(|m| holds(reader, m)))
-}
-
-fn step(history: &History, step: &Step) -> Result<(), String> {
-    let (from, to) = (op(history, step.from)?, op(history, step.to)?);
+fn step(facts: &mut Facts<'_>, step: &Step) -> Result<(), String> {
+    let (from, to) = (op(facts.history, step.from)?, op(facts.history, step.to)?);
     let Some(reason) = &step.reason else { return Err("no reason is given".into()) };
     let same_key = |keys: &[Scalar]| match keys.windows(2).all(|k| k[0] == k[1]) {
         true => Ok(()),
         false => Err("the micro-operations are on different keys".to_string()),
     };
+    let element = |history: &History, at: MopAt| {
+        mop(history, at, None).map_or_else(|why| why, |(_, mop)| text(history, mop.value))
+    };
     match (step.rel, reason) {
         (Rel::Ww, &Reason::Ww { earlier, later, shown_by }) => {
-            let (a, first) = append(history, earlier, step.from)?;
-            let (b, second) = append(history, later, step.to)?;
-            let (r, list) = read(history, shown_by, None)?;
+            let (a, first) = facts.append(earlier, step.from)?;
+            let (b, second) = facts.append(later, step.to)?;
+            let (r, list) = facts.read(shown_by, None)?;
             same_key(&[a, b, r])?;
-            let place = |e: &String| list.iter().position(|x| x == e);
-            match (place(&first), place(&second)) {
+            let places = facts.places(shown_by, list);
+            match (places.get(&first), places.get(&second)) {
                 (Some(i), Some(j)) if i < j => Ok(()),
                 (Some(_), None) => Ok(()),
-                _ => Err(format!("the list does not hold {first} before {second}")),
+                _ => {
+                    let (first, second) = (element(facts.history, earlier), element(facts.history, later));
+                    Err(format!("the list does not hold {first} before {second}"))
+                }
             }
         }
-        (Rel::Wr, &Reason::Wr { write, read: by }) => {
-            let (a, element) = append(history, write, step.from)?;
-            let (r, list) = read(history, by, Some(step.to))?;
+        (Rel::Wr, &Reason::Wr { write, read }) => {
+            let (a, item) = facts.append(write, step.from)?;
+            let (r, list) = facts.read(read, Some(step.to))?;
             same_key(&[a, r])?;
-            list.contains(&element).then_some(()).ok_or_else(|| format!("{element} was not read"))
+            let was_read = facts.holds(list, &item);
+            was_read.then_some(()).ok_or_else(|| format!("{} was not read", element(facts.history, write)))
         }
-        (Rel::Rw, &Reason::Rw { read: by, write }) => {
-            let (r, list) = read(history, by, Some(step.from))?;
-            let (a, element) = append(history, write, step.to)?;
+        (Rel::Rw, &Reason::Rw { read, write }) => {
+            let (r, list) = facts.read(read, Some(step.from))?;
+            let (a, item) = facts.append(write, step.to)?;
             same_key(&[a, r])?;
-            (!list.contains(&element)).then_some(()).ok_or_else(|| format!("{element} was read"))
+            let was_read = facts.holds(list, &item);
+            (!was_read).then_some(()).ok_or_else(|| format!("{} was read", element(facts.history, write)))
         }
         (rel, reason) => in_time(from, to, rel, reason),
     }
@@ -245,7 +372,7 @@ fn in_order<'h>(
 }
 
 /// An element as the history has it, so that equal ones are equal.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Item {
     Scalar(Scalar),
     Text(Box<str>),
@@ -282,217 +409,326 @@ fn run(history: &History, op: OpRef<'_>, lists: &mut HashMap<Scalar, Vec<Item>, 
     Ok(())
 }
 
-/// What a transaction did with a key.
-struct Access<'h> {
-    op: OpRef<'h>,
-    /// Places and texts of values, in order; of reads only those whose answer is known.
-    mops: Vec<(u32, bool, String)>,
+/// What a transaction that did not fail did with a register.
+struct Access {
+    op: OpId,
+    acknowledged: bool,
+    process: Option<i64>,
+    completed: Option<u64>,
+    /// Places and values, in order: of all writes, and of reads whose answer is known.
+    mops: Vec<(u32, bool, Value)>,
+    /// What others see it read: first of all, and not its own later write.
+    read: Option<Value>,
+    /// What it left, if it wrote.
+    wrote: Option<Value>,
 }
 
-impl Access<'_> {
-    fn reads(&self) -> bool {
-        self.op.status() == Status::Ok
-    }
+/// The number of a value of a register.
+type Value = u32;
 
-    /// What it read before it wrote.
-    fn read(&self) -> Option<&str> {
-        let first = self.mops.iter().find(|m| m.1 || self.reads())?;
-        (!first.1).then_some(&first.2)
-    }
-
-    fn wrote(&self) -> Option<&str> {
-        self.mops.iter().rev().find(|m| m.1).map(|m| &*m.2)
-    }
+/// What transactions did with one register. Those that failed are left out.
+#[derive(Default)]
+struct OnKey {
+    numbers: HashMap<Item, Value, FixedState>,
+    /// In order of invocation.
+    accesses: Vec<Access>,
+    by_op: HashMap<OpId, u32, FixedState>,
+    /// By process, its accesses in order; and by access, its place there.
+    processes: HashMap<i64, Vec<u32>, FixedState>,
+    places: Vec<u32>,
+    /// By value: how many transactions wrote it.
+    writers: Vec<u32>,
+    /// By value: acknowledged accesses that left it.
+    left: Vec<Vec<u32>>,
+    /// By value: who read it and then wrote something.
+    updates: Vec<Vec<u32>>,
+    /// By value: when it was committed, if that is said. And committed values by that, the latest first.
+    when: Vec<Option<[i64; 2]>>,
+    stamped: Vec<([i64; 2], Value)>,
 }
 
-/// What transactions did with the registers that some cycles are about, and what is assumed of these.
-pub struct Registers<'h> {
-    history: &'h History,
+/// What is known of registers, to hold cycles against: what is assumed of keys, and what transactions did with those that cycles were
+/// about until now.
+pub struct Registers {
     assumptions: Assumptions,
-    initial: String,
-    keys: HashMap<Scalar, Vec<Access<'h>>, FixedState>,
+    initial: Item,
+    /// By key: rows of operations that did something with it and did not fail.
+    rows: HashMap<Scalar, Vec<u32>, FixedState>,
+    /// Unacknowledged transactions of which an acknowledged read returned what nobody else wrote.
+    seen: HashSet<OpId, FixedState>,
+    keys: HashMap<Scalar, OnKey, FixedState>,
 }
 
-impl<'h> Registers<'h> {
-    /// Goes over the history once. `initial` is the EDN text of the value that keys have before anybody writes them; none is nil.
-    pub fn new<'c>(
-        history: &'h History,
-        assumptions: Assumptions,
-        initial: Option<&str>,
-        cycles: impl Iterator<Item = &'c ExplainedCycle>,
-    ) -> Registers<'h> {
-        let mut keys: HashMap<Scalar, Vec<Access<'h>>, FixedState> = HashMap::default();
-        for step in cycles.flat_map(|c| &c.steps) {
-            let at = match step.reason {
-                Some(Reason::Ww { earlier, .. }) => earlier,
-                Some(Reason::Wr { write, .. } | Reason::Rw { write, .. }) => write,
-                _ => continue,
-            };
-            if let Ok((_, mop)) = mop(history, at, None) {
-                keys.entry(mop.key).or_default();
+impl Registers {
+    /// Goes over the history. `initial` is the EDN text of the value that keys have before anybody writes them; none is nil.
+    pub fn new(history: &History, assumptions: Assumptions, initial: Option<&str>) -> Registers {
+        let initial = match initial.unwrap_or("nil") {
+            "nil" => Item::Scalar(Scalar::Nil),
+            text => match (text.parse(), history.texts().find(text)) {
+                (Ok(number), _) => Item::Scalar(Scalar::Int(number)),
+                (_, Some(id)) => Item::Scalar(Scalar::Text(id)),
+                _ => Item::Text(text.into()),
+            },
+        };
+        let mut rows: HashMap<Scalar, Vec<u32>, FixedState> = HashMap::default();
+        for (row, op) in history.ops().enumerate().filter(|(_, op)| op.is_client() && op.status() != Status::Fail) {
+            for mop in mops(op) {
+                let rows = rows.entry(mop.key).or_default();
+                if rows.last() != Some(&(row as u32)) {
+                    rows.push(row as u32);
+                }
             }
         }
-        if !keys.is_empty() {
-            history.clients().for_each(|op| note(history, op, &mut keys));
-        }
-        Registers { history, assumptions, initial: initial.unwrap_or("nil").to_string(), keys }
+        let seen = seen_writers(history, &initial);
+        Registers { assumptions, initial, rows, seen, keys: HashMap::default() }
     }
 
-    /// Holds a cycle, one of those given before, against the history.
+    /// Holds a cycle against the history, the same one as before.
     ///
     /// # Errors
     /// What does not hold.
-    pub fn cycle(&self, cycle: &ExplainedCycle) -> Result<(), String> {
-        closed(cycle, |s| self.step(s))
+    pub fn cycle(&mut self, history: &History, cycle: &ExplainedCycle) -> Result<(), String> {
+        closed(history, cycle, |s| self.step(history, s))
     }
 
-    fn step(&self, step: &Step) -> Result<(), String> {
-        let (from, to) = (op(self.history, step.from)?, op(self.history, step.to)?);
+    fn step(&mut self, history: &History, step: &Step) -> Result<(), String> {
+        let (from, to) = (op(history, step.from)?, op(history, step.to)?);
         let Some(reason) = &step.reason else { return Err("no reason is given".into()) };
-        match (step.rel, reason) {
-            (Rel::Wr, &Reason::Wr { write, read }) => {
-                let (key, written) = self.write(write, step.from)?;
-                let (of, seen) = self.read(read, step.to)?;
-                same("the keys", key, of)?;
-                same("what was written and what was read", &written, &seen)
+        let (first, second) = match *reason {
+            Reason::Ww { earlier, later, .. } if step.rel == Rel::Ww => (earlier, later),
+            Reason::Wr { write, read } if step.rel == Rel::Wr => (write, read),
+            Reason::Rw { read, write } if step.rel == Rel::Rw => (read, write),
+            _ => return in_time(from, to, step.rel, reason),
+        };
+        let key = mop(history, first, Some(step.from))?.1.key;
+        if mop(history, second, Some(step.to))?.1.key != key {
+            return Err("the micro-operations are on different keys".into());
+        }
+        if !self.keys.contains_key(&key) {
+            let rows = self.rows.get(&key).map_or(&[][..], Vec::as_slice);
+            self.keys.insert(key, OnKey::new(history, key, rows, &self.seen));
+        }
+        let Some(on_key) = self.keys.get(&key) else { return Err("nobody did anything with the key".into()) };
+        let register = Register { with: self, on_key, initial: on_key.numbers.get(&self.initial).copied() };
+        let shown = |value: Value| on_key.text(history, value);
+        match step.rel {
+            Rel::Wr => match (register.write(first)?, register.read(second)?) {
+                (written, read) if written == read => Ok(()),
+                (written, read) => Err(format!("{} was written, and {} read", shown(written), shown(read))),
+            },
+            rel => {
+                let old = if rel == Rel::Rw { register.read(first)? } else { register.write(first)? };
+                let new = register.write(second)?;
+                register.is_before(old, new).then_some(()).ok_or_else(|| {
+                    format!("nothing that is assumed shows that {} comes before {}", shown(old), shown(new))
+                })
             }
-            (Rel::Ww, &Reason::Ww { earlier, later, .. }) => {
-                let (key, old) = self.write(earlier, step.from)?;
-                let (of, new) = self.write(later, step.to)?;
-                same("the keys", key, of)?;
-                self.before(key, &old, &new)
-            }
-            (Rel::Rw, &Reason::Rw { read, write }) => {
-                let (key, old) = self.read(read, step.from)?;
-                let (of, new) = self.write(write, step.to)?;
-                same("the keys", key, of)?;
-                self.before(key, &old, &new)
-            }
-            (rel, reason) => in_time(from, to, rel, reason),
         }
     }
+}
 
-    fn on(&self, key: Scalar) -> &[Access<'h>] {
-        self.keys.get(&key).map_or(&[], Vec::as_slice)
+impl OnKey {
+    fn new(history: &History, key: Scalar, rows: &[u32], seen: &HashSet<OpId, FixedState>) -> OnKey {
+        let mut on_key = OnKey::default();
+        for op in rows.iter().map(|&row| history.op(row as usize)) {
+            on_key.note(history, key, op);
+        }
+        let (values, accesses) = (on_key.numbers.len(), &on_key.accesses);
+        let mut writers = vec![0; values];
+        let (mut left, mut updates) = (vec![Vec::new(); values], vec![Vec::new(); values]);
+        for (a, access) in (0..).zip(accesses) {
+            let mut own: Vec<Value> = access.mops.iter().filter(|m| m.1).map(|m| m.2).collect();
+            own.sort_unstable();
+            own.dedup();
+            own.into_iter().for_each(|v| writers[v as usize] += 1);
+            if let Some(value) = access.wrote.or(access.read).filter(|_| access.acknowledged) {
+                left[value as usize].push(a);
+            }
+            if let Some(read) = access.read.filter(|_| access.wrote.is_some()) {
+                updates[read as usize].push(a);
+            }
+            let processes = access.process.map(|process| on_key.processes.entry(process).or_default());
+            on_key.places.push(processes.as_ref().map_or(0, |of| of.len() as u32));
+            processes.into_iter().for_each(|of| of.push(a));
+        }
+        let stamp = |a: &Access| {
+            let op = op(history, a.op).ok().filter(|_| a.acknowledged || seen.contains(&a.op))?;
+            let when = timestamps::FIELDS.iter().find_map(|f| op.extra(f)).and_then(timestamps::timestamp)?;
+            Some((when, a.wrote?))
+        };
+        on_key.stamped = accesses.iter().filter_map(stamp).collect();
+        on_key.stamped.sort_unstable_by(|a, b| b.cmp(a));
+        on_key.when = vec![None; values];
+        on_key.stamped.iter().for_each(|&(when, value)| on_key.when[value as usize] = Some(when));
+        (on_key.writers, on_key.left, on_key.updates) = (writers, left, updates);
+        on_key
     }
 
-    fn access(&self, at: MopAt, of: OpId) -> Result<(Scalar, &Access<'h>), String> {
-        let (_, mop) = mop(self.history, at, Some(of))?;
-        let access = self.on(mop.key).iter().find(|a| a.op.index() == at.op.0);
-        access.map(|a| (mop.key, a)).ok_or_else(|| format!("{} does nothing with the key", at.op))
+    fn note(&mut self, history: &History, key: Scalar, op: OpRef<'_>) {
+        let acknowledged = op.status() == Status::Ok;
+        let mut mops: Vec<(u32, bool, Value)> = Vec::new();
+        for (at, mop) in (0..).zip(self::mops(op)).filter(|(_, mop)| mop.key == key) {
+            let name = op.mop_name(mop.f);
+            let write = is_write(name);
+            if write || (is_read(name) && mop.known && acknowledged) {
+                let next = self.numbers.len() as Value;
+                mops.push((at, write, *self.numbers.entry(item(history, mop.value)).or_insert(next)));
+            }
+        }
+        let own = |value: Value| mops.iter().any(|m| m.1 && m.2 == value);
+        let read = mops.first().filter(|m| !m.1 && !own(m.2)).map(|m| m.2);
+        let wrote = mops.iter().rev().find(|m| m.1).map(|m| m.2);
+        let id = OpId(op.index());
+        self.by_op.insert(id, self.accesses.len() as u32);
+        let (process, completed) = (op.process(), op.complete_index());
+        self.accesses.push(Access { op: id, acknowledged, process, completed, mops, read, wrote });
+    }
+
+    fn access(&self, at: MopAt) -> Result<&Access, String> {
+        let access = self.by_op.get(&at.op).map(|&a| &self.accesses[a as usize]);
+        access.ok_or_else(|| format!("{} did not commit, as far as anybody knows", at.op))
+    }
+
+    fn text(&self, history: &History, value: Value) -> String {
+        let mut out = String::new();
+        match self.numbers.iter().find(|(_, v)| **v == value).map(|(item, _)| item) {
+            Some(Item::Scalar(scalar)) => history.write_scalar(*scalar, &mut out),
+            Some(Item::Text(text)) => out.push_str(text),
+            None => out.push('?'),
+        }
+        out
+    }
+}
+
+/// A register, and what is assumed of it.
+#[derive(Clone, Copy)]
+struct Register<'a> {
+    with: &'a Registers,
+    on_key: &'a OnKey,
+    initial: Option<Value>,
+}
+
+impl Register<'_> {
+    /// Nobody else wrote it, so that all who read it read the same.
+    fn is_certain(self, value: Value) -> bool {
+        self.on_key.writers[value as usize] <= u32::from(Some(value) != self.initial)
+    }
+
+    fn committed(self, access: &Access) -> bool {
+        access.acknowledged || self.with.seen.contains(&access.op)
     }
 
     /// What a transaction left in a key that committed, and nobody else wrote.
-    fn write(&self, at: MopAt, of: OpId) -> Result<(Scalar, String), String> {
-        let (key, access) = self.access(at, of)?;
+    fn write(self, at: MopAt) -> Result<Value, String> {
+        let access = self.on_key.access(at)?;
         let last = access.mops.iter().rev().find(|m| m.1).filter(|m| m.0 == at.at);
-        let value = &last.ok_or_else(|| format!("micro-operation {} of {of} is not its last write", at.at))?.2;
-        if !self.is_only_writer(key, value, access) {
-            return Err(format!("{value} was written by others, too, or was there first"));
+        let value = last.ok_or_else(|| format!("micro-operation {} of {} is not its last write", at.at, at.op))?.2;
+        if !self.committed(access) {
+            return Err(format!("{} did not commit, as far as anybody knows", at.op));
         }
-        let seen = || self.on(key).iter().any(|a| a.reads() && a.mops.iter().any(|m| !m.1 && m.2 == *value));
-        match access.op.status() {
-            Status::Ok => Ok((key, value.clone())),
-            Status::Fail => Err(format!("{of} failed")),
-            _ if seen() || self.was_seen(access.op) => Ok((key, value.clone())),
-            _ => Err(format!("{of} did not commit, as far as anybody knows")),
-        }
-    }
-
-    fn is_only_writer(&self, key: Scalar, value: &str, access: &Access<'_>) -> bool {
-        let other = |a: &&Access<'_>| a.op.index() != access.op.index() && a.op.status() != Status::Fail;
-        value != self.initial && !self.on(key).iter().filter(other).any(|a| a.mops.iter().any(|m| m.1 && m.2 == value))
-    }
-
-    /// Did an acknowledged read return what an operation, and nobody else, wrote, to whatever key? O(history).
-    fn was_seen(&self, op: OpRef<'h>) -> bool {
-        let mut keys: HashMap<Scalar, Vec<Access<'h>>, FixedState> =
-            op.txn().into_iter().flat_map(|t| t.iter()).map(|m| (m.key, Vec::new())).collect();
-        self.history.clients().for_each(|op| note(self.history, op, &mut keys));
-        let all =
-            Registers { history: self.history, assumptions: self.assumptions, initial: self.initial.clone(), keys };
-        all.keys.iter().any(|(&key, accesses)| {
-            let own = accesses.iter().find(|a| a.op.index() == op.index());
-            let written = own.into_iter().flat_map(|own| own.mops.iter().filter(|m| m.1).map(move |m| (own, &m.2)));
-            let read =
-                |value: &String| accesses.iter().any(|a| a.reads() && a.mops.iter().any(|m| !m.1 && m.2 == *value));
-            written.filter(|(_, value)| read(value)).any(|(own, value)| all.is_only_writer(key, value, own))
-        })
+        let certain = Some(value) != self.initial && self.is_certain(value);
+        certain.then_some(value).ok_or_else(|| format!("others wrote what {} wrote, or it was there first", at.op))
     }
 
     /// What others see a transaction read.
-    fn read(&self, at: MopAt, of: OpId) -> Result<(Scalar, String), String> {
-        let (key, access) = self.access(at, of)?;
-        let first = access.mops.first().filter(|m| !m.1 && m.0 == at.at && access.reads());
-        let value = first.ok_or_else(|| format!("micro-operation {} of {of} is no acknowledged first read", at.at))?;
-        Ok((key, value.2.clone()))
+    fn read(self, at: MopAt) -> Result<Value, String> {
+        let access = self.on_key.access(at)?;
+        let first = access.mops.first().filter(|m| m.0 == at.at && access.read == Some(m.2));
+        let value = first.map(|m| m.2).filter(|&v| self.is_certain(v));
+        value
+            .ok_or_else(|| format!("micro-operation {} of {} is no first read of what at most one wrote", at.at, at.op))
     }
 
-    /// Does one value of a key come before another one, by what is assumed?
-    fn before(&self, key: Scalar, old: &str, new: &str) -> Result<(), String> {
-        let all = self.on(key);
-        let committed =
-            |a: &&Access<'h>| a.op.status() == Status::Ok || (a.op.status() != Status::Fail && self.was_seen(a.op));
-        let written = |value: &str| {
-            all.iter().filter(|a| a.op.status() != Status::Fail).any(|a| a.mops.iter().any(|m| m.1 && m.2 == value))
-        };
-        if old == new {
-            return Err(format!("{old} does not come before itself"));
+    /// What a transaction met first. A read of the initial value says nothing where a write follows it.
+    fn met(self, access: &Access) -> Option<Value> {
+        match (access.read, access.wrote) {
+            (read, Some(wrote)) if read.is_none() || read == self.initial => Some(wrote),
+            (read, _) => read,
         }
-        if old == self.initial && !written(old) {
-            return Ok(());
+    }
+
+    /// Does one value come before another one, by what is assumed? What follows from each source are ends of rows, so that all that comes
+    /// later is found in O(accesses).
+    fn is_before(self, old: Value, new: Value) -> bool {
+        if old == new || !self.is_certain(old) || !self.is_certain(new) {
+            return false;
         }
-        // A read of the initial value says nothing where a write follows it.
-        let met = |a: &Access<'h>| match (a.read(), a.wrote()) {
-            (Some(read), Some(wrote)) if read == self.initial => wrote == new,
-            (Some(read), _) => read == new,
-            (None, wrote) => wrote == Some(new),
-        };
-        let left = |a: &Access<'h>| a.op.status() == Status::Ok && a.wrote().or(a.read()) == Some(old);
-        let with = self.assumptions;
-        let updated = |a: &Access<'h>| a.op.status() == Status::Ok && a.read() == Some(old) && a.wrote() == Some(new);
-        if with.wfr_keys && all.iter().any(updated) {
-            return Ok(());
+        if Some(old) == self.initial {
+            return true;
         }
-        let after = |a: &Access<'h>, b: &Access<'h>| {
-            let process = a.op.process().is_some() && a.op.process() == b.op.process() && a.op.index() < b.op.index();
-            let ended = a.op.complete_index().is_some_and(|c| c < b.op.index());
-            (with.sequential_keys && process) || (with.linearizable_keys && ended)
-        };
-        let earlier: Vec<&Access<'h>> = all.iter().filter(|a| left(a)).collect();
-        let mut later = all.iter().filter(|b| met(b));
-        if later.any(|b| earlier.iter().any(|a| after(a, b)) && committed(&b)) {
-            return Ok(());
+        let OnKey { accesses, stamped, .. } = self.on_key;
+        let with = self.with.assumptions;
+        let mut reached = vec![false; self.on_key.numbers.len()];
+        let mut open = vec![old];
+        // Beyond these all are reached: by process, by invocation and by time of commitment.
+        let mut in_process: HashMap<i64, usize, FixedState> = HashMap::default();
+        let (mut in_time, mut in_commits) = (accesses.len(), 0);
+        while let Some(value) = open.pop() {
+            let mut reach = |next: Option<Value>| {
+                if let Some(next) = next.filter(|&n| n != value && self.is_certain(n))
+                    && !std::mem::replace(&mut reached[next as usize], true)
+                {
+                    open.push(next);
+                }
+            };
+            let reach_by = |access: &Access| self.met(access).filter(|_| self.committed(access));
+            if with.wfr_keys {
+                let updates = &self.on_key.updates[value as usize];
+                updates.iter().for_each(|&a| reach(accesses[a as usize].wrote));
+            }
+            for &a in &self.on_key.left[value as usize] {
+                let access = &accesses[a as usize];
+                if let Some(process) = access.process.filter(|_| with.sequential_keys) {
+                    let row = &self.on_key.processes[&process];
+                    let first = self.on_key.places[a as usize] as usize + 1;
+                    let end = in_process.entry(process).or_insert(row.len());
+                    row[first.min(*end)..*end].iter().for_each(|&b| reach(reach_by(&accesses[b as usize])));
+                    *end = first.min(*end);
+                }
+                while with.linearizable_keys
+                    && let Some(b) = in_time.checked_sub(1).map(|b| &accesses[b])
+                    && access.completed.is_some_and(|c| c < b.op.0)
+                {
+                    reach(reach_by(b));
+                    in_time -= 1;
+                }
+            }
+            let when = self.on_key.when[value as usize].filter(|_| with.commit_timestamps);
+            while let Some(&(later, next)) = stamped.get(in_commits)
+                && when.is_some_and(|when| when < later)
+            {
+                reach(Some(next));
+                in_commits += 1;
+            }
         }
-        let time = |value: &str| {
-            let writer = all.iter().find(|a| a.op.status() != Status::Fail && a.wrote() == Some(value))?;
-            timestamps::FIELDS.iter().find_map(|f| writer.op.extra(f)).and_then(timestamps::timestamp)
-        };
-        match time(old).zip(time(new)) {
-            Some((a, b)) if with.commit_timestamps && a < b => Ok(()),
-            _ => Err(format!("nothing that is assumed shows that {old} comes before {new}")),
-        }
+        reached[new as usize]
     }
 }
 
-/// Notes what an operation did with some keys.
-fn note<'h>(history: &History, op: OpRef<'h>, keys: &mut HashMap<Scalar, Vec<Access<'h>>, FixedState>) {
-    for (at, mop) in op.txn().into_iter().flat_map(|t| t.iter()).enumerate() {
-        let name = op.mop_name(mop.f);
-        let write = is_write(name);
-        let Some(accesses) = keys.get_mut(&mop.key) else { continue };
-        if !write && (!is_read(name) || !mop.known || op.status() != Status::Ok) {
-            continue;
-        }
-        if accesses.last().is_none_or(|a| a.op.index() != op.index()) {
-            accesses.push(Access { op, mops: Vec::new() });
-        }
-        if let Some(access) = accesses.last_mut() {
-            access.mops.push((at as u32, write, text(history, mop.value)));
+/// Unacknowledged operations that wrote what an acknowledged read returned and nobody else wrote.
+fn seen_writers(history: &History, initial: &Item) -> HashSet<OpId, FixedState> {
+    let mut seen = HashSet::default();
+    let mut unknown: HashMap<(Scalar, Item), Option<OpId>, FixedState> = HashMap::default();
+    let may_have_written = |op: &OpRef<'_>| op.status() != Status::Fail;
+    if history.clients().all(|op| matches!(op.status(), Status::Ok | Status::Fail)) {
+        return seen;
+    }
+    for op in history.clients().filter(may_have_written) {
+        let id = OpId(op.index());
+        for m in mops(op).filter(|m| is_write(op.mop_name(m.f))) {
+            let writer = unknown.entry((m.key, item(history, m.value))).or_insert(Some(id));
+            *writer = writer.filter(|&w| w == id);
         }
     }
-}
-
-fn same<T: PartialEq>(what: &str, one: T, other: T) -> Result<(), String> {
-    (one == other).then_some(()).ok_or_else(|| format!("{what} are not the same"))
+    for op in history.clients().filter(|op| op.status() == Status::Ok) {
+        for m in mops(op).filter(|m| is_read(op.mop_name(m.f)) && m.known) {
+            let value = item(history, m.value);
+            if value != *initial
+                && let Some(&Some(writer)) = unknown.get(&(m.key, value))
+            {
+                seen.insert(writer);
+            }
+        }
+    }
+    seen
 }

@@ -28,19 +28,13 @@ pub(super) fn explain(
 ) {
     let mut explainer = Explainer { history, registers, keys: HashMap::default() };
     for case in registers.cases().examples() {
-        if let Some(finding) = result.findings.get_mut(&case.kind)
-            && finding.examples.len() < options.examples
-        {
-            finding.examples.push(Explained::Case(explainer.case(case)));
-        }
+        result.tell(case.kind, options, || Explained::Case(explainer.case(case)));
     }
-    for (kind, cycles) in &found.examples {
-        if let Some(finding) = result.findings.get_mut(kind) {
-            finding.examples.extend(cycles.iter().map(|cycle| {
-                let steps = cycle.links.iter().map(|&link| explainer.step(link)).collect();
-                Explained::Cycle(ExplainedCycle { kind: cycle.kind, steps })
-            }));
-        }
+    for cycle in found.examples.values().flatten() {
+        result.tell(cycle.kind, options, || {
+            let steps = cycle.steps().map(|(link, at)| explainer.step(link, at)).collect();
+            Explained::Cycle(ExplainedCycle { kind: cycle.kind, steps })
+        });
     }
 }
 
@@ -49,6 +43,23 @@ struct Ordered {
     versions: Vec<Known>,
     touches: Vec<Touch>,
     order: Vec<(Version, Version)>,
+}
+
+impl Ordered {
+    /// Does one version come before another one, if not right before it? O(versions).
+    fn precedes(&self, earlier: Version, later: Version) -> bool {
+        let mut seen = vec![false; self.versions.len()];
+        let mut open = vec![earlier];
+        while let Some(version) = open.pop() {
+            let from = self.order.partition_point(|p| p.0 < version);
+            for &(_, next) in self.order[from..].iter().take_while(|p| p.0 == version) {
+                if !std::mem::replace(&mut seen[next as usize], true) {
+                    open.push(next);
+                }
+            }
+        }
+        seen[later as usize]
+    }
 }
 
 /// Finds the reasons of what was found.
@@ -111,11 +122,11 @@ impl Explainer<'_> {
         ExplainedCase { kind: case.kind, mops: case.mops.iter().map(|&m| self.at(m)).collect(), key, text }
     }
 
-    fn step(&mut self, link: Link) -> Step {
+    fn step(&mut self, link: Link, at: (Mop, Mop)) -> Step {
         let (from, to) = (self.txns().op(link.from), self.txns().op(link.to));
         let found = match link.rel {
-            Rel::Wr => self.wr(link),
-            Rel::Ww | Rel::Rw => self.versions(link),
+            Rel::Wr => self.wr(link, at.1),
+            Rel::Ww | Rel::Rw => self.versions(link, at.1),
             Rel::Process => self.process(link),
             Rel::RealTime | Rel::Pass => self.real_time(link),
         };
@@ -126,12 +137,13 @@ impl Explainer<'_> {
         Step { from, to, rel: link.rel, reason, text }
     }
 
-    fn wr(&self, link: Link) -> Option<(Reason, String)> {
+    fn wr(&self, link: Link, shown_by: Mop) -> Option<(Reason, String)> {
         let txns = self.txns();
         // Others see the first that a transaction reads of a key, and the last that it writes.
         let says = |&m: &usize| txns.kind[m] == Kind::Read || txns.kind[m].writes();
         let first = |&r: &usize| txns.mops(link.to).filter(says).find(|&m| txns.key[m] == txns.key[r]) == Some(r);
-        let reads = txns.mops(link.to).filter(|&m| txns.kind[m] == Kind::Read).filter(first);
+        let given = |m: usize| shown_by == NONE || m as Mop == shown_by;
+        let reads = txns.mops(link.to).filter(|&m| txns.kind[m] == Kind::Read && given(m)).filter(first);
         let (write, read) = reads
             .filter_map(|r| {
                 let last = txns.mops(link.from).rfind(|&w| txns.kind[w].writes() && txns.key[w] == txns.key[r])?;
@@ -168,9 +180,10 @@ impl Explainer<'_> {
     }
 
     /// Why what the one read or wrote comes before what the other one wrote.
-    fn versions(&mut self, link: Link) -> Option<(Reason, String)> {
+    fn versions(&mut self, link: Link, shown_by: Mop) -> Option<(Reason, String)> {
         let registers = self.registers;
-        let written = registers.txns.mops(link.to).filter(|&m| registers.txns.kind[m].writes());
+        let given = |m: usize| shown_by == NONE || m as Mop == shown_by;
+        let written = registers.txns.mops(link.to).filter(|&m| registers.txns.kind[m].writes() && given(m));
         let mut keys: Vec<u32> = written.map(|m| registers.txns.key[m]).collect();
         keys.dedup();
         keys.into_iter().find_map(|key| self.versions_of(link, key))
@@ -187,7 +200,7 @@ impl Explainer<'_> {
         }
         let (old, new) = (ordered.versions[earlier as usize], ordered.versions[later as usize]);
         let initial = earlier == INITIAL && !old.ambiguous;
-        if !initial && ordered.order.binary_search(&(earlier, later)).is_err() {
+        if !initial && !ordered.precedes(earlier, later) {
             return None;
         }
         let witness = if initial { None } else { self.witness(key, earlier, later) };

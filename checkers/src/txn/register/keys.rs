@@ -45,7 +45,7 @@ impl Known {
     }
 
     /// Who installed it, if that is certain and it was not only in between.
-    fn installer(&self) -> Txn {
+    pub(super) fn installer(&self) -> Txn {
         if self.ambiguous || self.overwritten != NONE { NONE } else { self.writer }
     }
 }
@@ -131,6 +131,12 @@ impl<'a> Scan<'a> {
             updates: HashMap::default(),
             shard: Shard::default(),
         }
+    }
+
+    /// Keeps so many cases of each kind at most.
+    pub(super) fn keeping(mut self, most: u64) -> Self {
+        self.shard.cases = Cases::keeping(most);
+        self
     }
 
     /// Goes over keys.
@@ -321,7 +327,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn certain(&self, version: Version) -> bool {
+    pub(super) fn certain(&self, version: Version) -> bool {
         version != NONE && !self.versions[version as usize].ambiguous
     }
 

@@ -83,9 +83,9 @@ fn holds(history: &History, assumptions: Assumptions, initial: Option<&str>, rea
         Explained::Cycle(cycle) => Some(cycle),
         Explained::Case(_) => None,
     });
-    let registers = verify::Registers::new(history, assumptions, initial, cycles.clone());
+    let mut registers = verify::Registers::new(history, assumptions, initial);
     for cycle in cycles {
-        registers.cycle(cycle).unwrap_or_else(|why| panic!("{why}: {cycle:#?}"));
+        registers.cycle(history, cycle).unwrap_or_else(|why| panic!("{why}: {cycle:#?}"));
     }
     if let Some(order) = &result.order {
         assert!(result.kinds().is_subset(EXPLAINABLE));
@@ -724,7 +724,7 @@ fn a_cycle_does_not_hold_without_what_it_assumes_or_with_another_name() {
     let example = result.findings.values().flat_map(|f| &f.examples);
     let cycle = example.filter_map(|e| if let Explained::Cycle(c) = e { Some(c) } else { None }).next().unwrap();
     let check = |with, cycle: &crate::txn::explain::ExplainedCycle| {
-        verify::Registers::new(&history, with, None, std::iter::once(cycle)).cycle(cycle)
+        verify::Registers::new(&history, with, None).cycle(&history, cycle)
     };
     assert_eq!(check(with, cycle), Ok(()));
     assert!(check(Assumptions::default(), cycle).unwrap_err().contains("nothing that is assumed"));

@@ -4,10 +4,10 @@ use super::*;
 use crate::graph::Rel;
 use crate::txn::cycles::kind_of;
 
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -16,18 +16,18 @@ impl Random {
 }
 
 #[derive(Clone, Debug)]
-enum Op {
+pub(super) enum Op {
     Append(usize, i64),
     Read(usize, Vec<i64>),
 }
 
 #[derive(Clone, Debug)]
-struct Small {
-    process: usize,
-    ops: Vec<Op>,
-    invoke: usize,
-    complete: usize,
-    ok: bool,
+pub(super) struct Small {
+    pub(super) process: usize,
+    pub(super) ops: Vec<Op>,
+    pub(super) invoke: usize,
+    pub(super) complete: usize,
+    pub(super) ok: bool,
 }
 
 /// A few transactions; reads return prefixes of some order of each key's elements, rarely a list that is none.
@@ -71,7 +71,7 @@ fn small(random: &mut Random, info: bool) -> Vec<Small> {
 }
 
 /// Processes run their transactions one after the other, at random times.
-fn schedule(all: &mut [Small], random: &mut Random) {
+pub(super) fn schedule(all: &mut [Small], random: &mut Random) {
     let (mut next, mut open, mut time) = (0, Vec::<usize>::new(), 0);
     while next < all.len() || !open.is_empty() {
         let busy = next < all.len() && open.iter().any(|&t| all[t].process == all[next].process);
@@ -87,7 +87,7 @@ fn schedule(all: &mut [Small], random: &mut Random) {
     }
 }
 
-fn history(all: &[Small]) -> History {
+pub(super) fn history(all: &[Small]) -> History {
     let mut events: Vec<(usize, String)> = Vec::new();
     for (i, t) in all.iter().enumerate() {
         let ops = |known: bool| {
@@ -134,7 +134,7 @@ fn serializable(all: &[Small], real_time: bool) -> bool {
 }
 
 /// Histories to try; `ELENCH_ROUNDS` asks for more.
-fn rounds() -> usize {
+pub(super) fn rounds() -> usize {
     std::env::var("ELENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(6_000)
 }
 

@@ -1,0 +1,467 @@
+//! Does what goes into a queue come out, and nothing else?
+//!
+//! `queue` judges what comes out: each message was enqueued before, by an attempt that did not fail, and comes out no more often than
+//! it went in; under `fifo`, no message overtakes one whose enqueue had ended before its own began. `total-queue` judges besides that
+//! what went in comes out: a message that was acknowledged and never came out is *lost*, if a drain that ended well began after
+//! the acknowledgement. Where no drain is recorded at all but `total-queue` was asked for by name, the queue is taken to have been
+//! emptied by its last dequeue.
+//!
+//! A drain that crashed is a partial drain: what it returned came out. What a client may have taken and never heard of explains a
+//! missing message, which is then not lost but undecided: any number a crashed drain that does not say what it gave, one each other crashed
+//! drain or dequeue. Where a guarantee is demanded nothing is explained so: a queue that delivers at least once delivers again what
+//! such a client took. Nor are crashed dequeues where the checker was asked for by name, as in the reference: what goes in must come
+//! out.
+//!
+//! Duplicates are violations under exactly-once and at-most-once, and counted otherwise.
+//!
+//! One pass; `fifo` sorts: O(n log n). Memory: 72 bytes a message.
+
+use std::collections::HashMap;
+
+use elench_formats::History;
+use elench_formats::history::{OpRef, Status as Ended};
+
+use super::elements::{ById, Elements};
+use super::reads::elements_of;
+use super::set::{NONE, refuse_without_order};
+use super::words::{Guarantee, Role, Roles};
+use crate::findings::{Example, Fact, Findings, Incremental, Part, Weight, by_key, ended};
+use crate::outcome::{OpId, Status, Why};
+
+/// What is asked of a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QueueOptions {
+    /// What it promises; `None`: nothing that duplicates, or clients that took a message and crashed, would break.
+    pub guarantee: Option<Guarantee>,
+    /// Was the checker asked for by name? Then the queue is taken to have been emptied.
+    pub named: bool,
+    /// Does it keep order?
+    pub fifo: bool,
+}
+
+const NOT_EMPTIED: &str = "nothing shows that the queue was emptied: no drain ended well (where none is recorded, total-queue takes it to \
+                           have been if asked for by name)";
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    /// Attempts that did not fail, those acknowledged, and how often it came out.
+    tries: u32,
+    acked: u32,
+    out: u32,
+    /// The first invocation of an attempt that did not fail.
+    first: u64,
+    /// The last acknowledgement, and its operation.
+    ack: u64,
+    ack_op: u64,
+    /// The first completion of a dequeue that gave it, with its operation, and the operation of the last.
+    out_at: u64,
+    out_op: u64,
+    out_last: u64,
+}
+
+const NOTHING: Flow =
+    Flow { tries: 0, acked: 0, out: 0, first: NONE, ack: 0, ack_op: NONE, out_at: NONE, out_op: NONE, out_last: NONE };
+
+/// Which of the two?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asks {
+    Queue,
+    Total,
+}
+
+/// `queue` and `total-queue`, while a history is written. The state of both forms.
+#[derive(Debug)]
+pub struct Queues {
+    asks: Asks,
+    options: QueueOptions,
+    examples: usize,
+    roles: Roles,
+    elements: Elements,
+    flows: ById<Flow>,
+    /// By message: its first attempt that failed.
+    failed: HashMap<u32, u64>,
+    enqueues: [u64; 3],
+    dequeues: [u64; 3],
+    /// Dequeues that were acknowledged and gave something.
+    gave: u64,
+    /// The last invocation of a drain that ended well, and of a dequeue; was there a drain that did not fail?
+    drained: Option<u64>,
+    looked: Option<u64>,
+    drains: bool,
+    /// Messages that crashed clients may have taken. Did one drain without saying what?
+    maybe_taken: u64,
+    silent_drain: bool,
+    open: HashMap<u32, u32>,
+    violated: Option<&'static str>,
+}
+
+impl Queues {
+    fn new(asks: Asks, options: QueueOptions, examples: usize, copies: bool) -> Queues {
+        Queues {
+            asks,
+            options,
+            examples,
+            roles: Roles::default(),
+            elements: Elements::new(copies),
+            flows: ById::new(NOTHING),
+            failed: HashMap::new(),
+            enqueues: [0; 3],
+            dequeues: [0; 3],
+            gave: 0,
+            drained: None,
+            looked: None,
+            drains: false,
+            maybe_taken: 0,
+            silent_drain: false,
+            open: HashMap::new(),
+            violated: None,
+        }
+    }
+
+    /// `queue` while a history is written.
+    pub fn incremental_queue(options: QueueOptions, examples: usize) -> Box<dyn Incremental> {
+        Box::new(Queues::new(Asks::Queue, options, examples, true))
+    }
+
+    /// `total-queue` while a history is written.
+    pub fn incremental_total(options: QueueOptions, examples: usize) -> Box<dyn Incremental> {
+        Box::new(Queues::new(Asks::Total, options, examples, true))
+    }
+
+    /// An operation that ended.
+    fn take_in(&mut self, op: &OpRef<'_>) {
+        let status = ended(op);
+        match self.roles.of(op) {
+            Role::Add => {
+                self.enqueues[status as usize] += 1;
+                self.elements.widen();
+                if let Some(id) = self.elements.value(op, op.input()) {
+                    self.enqueue(id, op, status);
+                }
+            }
+            Role::Take => {
+                self.dequeues[status as usize] += 1;
+                let given = if status == Status::Fail { None } else { self.elements.value(op, op.output()) };
+                if status != Status::Fail {
+                    self.looked = self.looked.max(Some(op.index()));
+                }
+                match given {
+                    // What a crashed dequeue was invoked with is no message that it gave.
+                    Some(id) if status == Status::Ok => self.dequeue(id, op),
+                    _ if status == Status::Info => self.maybe_taken += 1,
+                    _ => {}
+                }
+            }
+            Role::Drain => self.drain(op, status),
+            _ => {}
+        }
+    }
+
+    fn enqueue(&mut self, id: u32, op: &OpRef<'_>, status: Status) {
+        let index = op.index();
+        if status == Status::Fail {
+            let first = self.failed.entry(id).or_insert(index);
+            *first = (*first).min(index);
+            return;
+        }
+        let flow = self.flows.at(id);
+        flow.tries += 1;
+        flow.first = flow.first.min(index);
+        if status == Status::Ok {
+            flow.acked += 1;
+            let ack = op.complete_index().unwrap_or(NONE);
+            if ack >= flow.ack {
+                (flow.ack, flow.ack_op) = (ack, index);
+            }
+        }
+    }
+
+    fn dequeue(&mut self, id: u32, op: &OpRef<'_>) {
+        self.gave += 1;
+        let at = op.complete_index().unwrap_or(NONE);
+        let flow = self.flows.at(id);
+        flow.out += 1;
+        if at < flow.out_at {
+            (flow.out_at, flow.out_op) = (at, op.index());
+        }
+        flow.out_last = op.index();
+        if flow.tries == 0 && !self.open.contains_key(&id) {
+            let failed = self.failed.contains_key(&id);
+            self.violated = Some(if failed { "aborted-effect" } else { "unexpected" });
+        }
+    }
+
+    /// A drain gives many. One that failed took nothing; of one that crashed, what it gave came out, and it may have taken more: one
+    /// message if it says what it gave, else any number.
+    fn drain(&mut self, op: &OpRef<'_>, status: Status) {
+        self.dequeues[status as usize] += 1;
+        if status == Status::Fail {
+            return;
+        }
+        self.drains = true;
+        let given = drained(&mut self.elements, op);
+        match (status, given.is_some()) {
+            (Status::Ok, _) => self.drained = self.drained.max(Some(op.index())),
+            (_, true) => self.maybe_taken += 1,
+            (_, false) => self.silent_drain = true,
+        }
+        for id in given.unwrap_or_default() {
+            self.dequeue(id, op);
+        }
+    }
+
+    fn told(self, history: Option<&History>) -> Findings {
+        let mut findings = Findings::new(self.examples);
+        for (i, status) in [Status::Ok, Status::Fail, Status::Info].into_iter().enumerate() {
+            findings.coverage.count("enqueue", status, self.enqueues[i]);
+            findings.coverage.count("dequeue", status, self.dequeues[i]);
+        }
+        let name = |id: u32| self.elements.name(id, history);
+        for (id, flow) in self.flows.iter().filter(|(_, flow)| flow.out > 0) {
+            self.tell_out(id, flow, &name, &mut findings);
+        }
+        if self.options.fifo {
+            self.tell_order(&name, &mut findings);
+        }
+        match self.asks {
+            Asks::Queue if self.gave == 0 => {
+                findings.undecided(Why::Other("nothing was dequeued, so nothing was shown".into()))
+            }
+            Asks::Queue => {}
+            Asks::Total => self.tell_lost(&name, &mut findings),
+        }
+        findings
+    }
+
+    fn tell_out(&self, id: u32, flow: &Flow, name: &dyn Fn(u32) -> String, findings: &mut Findings) {
+        let out = flow.out_op;
+        let failed = self.failed.get(&id).copied().filter(|&failed| failed < flow.out_at);
+        if flow.first > flow.out_at {
+            match failed {
+                Some(failed) => findings.violation("aborted-effect", || {
+                    Example::new(
+                        [OpId(failed), OpId(out)],
+                        format!("op {out} dequeued {}, and op {failed}, which enqueued it, failed", name(id)),
+                    )
+                }),
+                None if flow.tries == 0 => findings.violation("unexpected", || {
+                    Example::new([OpId(out)], format!("op {out} dequeued {}, which nobody ever enqueued", name(id)))
+                }),
+                None => findings.violation("dequeued-before-enqueued", || {
+                    let text =
+                        format!("op {out} had dequeued {} before op {} began to enqueue it", name(id), flow.first);
+                    Example::new([OpId(out), OpId(flow.first)], text)
+                }),
+            }
+        }
+        if flow.tries == 0 {
+            return;
+        }
+        if flow.out > flow.tries {
+            let weight = match (self.asks, self.options.guarantee) {
+                (Asks::Queue, None) => Weight::Violation,
+                (_, Some(guarantee)) if !guarantee.may_repeat() => Weight::Violation,
+                _ => Weight::Note,
+            };
+            findings.add("duplicate", weight, || {
+                let text =
+                    format!("{} came out {} times and went in {} at most", name(id), flow.out, times(flow.tries));
+                let mut ops = vec![OpId(flow.first), OpId(flow.out_op), OpId(flow.out_last)];
+                ops.dedup();
+                Example::new(ops, text)
+            });
+        }
+        if flow.out.min(flow.tries) > flow.acked {
+            findings.note("recovered", || {
+                let ops = [OpId(flow.first), OpId(out)];
+                Example::new(
+                    ops,
+                    format!("{} was enqueued with an outcome that nobody knows, and op {out} dequeued it", name(id)),
+                )
+            });
+        }
+    }
+
+    fn tell_lost(&self, name: &dyn Fn(u32) -> String, findings: &mut Findings) {
+        let (mut acked, mut missing, mut unread, mut arrived) = (0, Vec::new(), 0u64, 0);
+        let emptied = self.drained.or(self.looked.filter(|_| self.options.named && !self.drains));
+        for (id, flow) in self.flows.iter() {
+            acked += u64::from(flow.acked);
+            arrived += u64::from(flow.out.min(flow.tries));
+            if flow.acked > flow.out {
+                match emptied {
+                    Some(emptied) if flow.ack < emptied => missing.push((id, *flow)),
+                    _ => unread += u64::from(flow.acked - flow.out),
+                }
+            }
+        }
+        let lost: u64 = missing.iter().map(|(_, flow)| u64::from(flow.acked - flow.out)).sum();
+        findings.fact("acknowledged", Fact::Count(acked));
+        findings.fact("arrived", Fact::Count(arrived));
+        if unread > 0 {
+            findings.fact("still in the queue, for all that is known", Fact::Count(unread));
+        }
+        let excused = match self.options.guarantee {
+            Some(_) => false,
+            None => self.silent_drain || (!self.options.named && lost <= self.maybe_taken),
+        };
+        if lost > 0 && excused {
+            let why = format!(
+                "{lost} acknowledged messages never came out, and clients that crashed may have taken them; --delivery says what is promised"
+            );
+            findings.undecided(Why::Other(why));
+        }
+        let weight = match self.options.guarantee {
+            Some(guarantee) if guarantee.may_lose() => Weight::Note,
+            _ if excused => Weight::Note,
+            _ => Weight::Violation,
+        };
+        let kind = if excused { "missing" } else { "lost" };
+        for (id, flow) in &missing {
+            for _ in flow.out..flow.acked {
+                findings.add(kind, weight, || {
+                    let text = format!(
+                        "op {} enqueued {} and was acknowledged, and it never came out",
+                        flow.ack_op,
+                        name(*id)
+                    );
+                    Example::new([OpId(flow.ack_op)], text)
+                });
+            }
+        }
+        if unread > 0 && emptied.is_none() && !self.options.guarantee.is_some_and(Guarantee::may_lose) {
+            findings.undecided(Why::Other(NOT_EMPTIED.into()));
+        }
+        if acked + arrived == 0 || (missing.is_empty() && arrived == 0) {
+            findings.undecided(Why::NoEvidence);
+        }
+    }
+
+    /// Overtaking: `a`'s enqueue had ended before `b`'s began, and `b`'s dequeue before `a`'s began. With the enqueues of `b` in
+    /// order, the one to compare with is that `a`, among those before it, which was dequeued last.
+    fn tell_order(&self, name: &dyn Fn(u32) -> String, findings: &mut Findings) {
+        let once: Vec<(u32, Flow)> =
+            self.flows.iter().filter(|(_, f)| f.tries == 1 && f.out <= 1).map(|(id, f)| (id, *f)).collect();
+        let several = self.flows.iter().filter(|(_, f)| f.tries > 1 || f.out > 1).count() as u64;
+        if several > 0 {
+            findings.fact(
+                "messages whose order was not judged, as they went in or came out more than once",
+                Fact::Count(several),
+            );
+        }
+        // What crashed clients may have taken is not known to be in the queue still.
+        let all_known = self.maybe_taken == 0 && !self.silent_drain;
+        let mut before: Vec<&(u32, Flow)> =
+            once.iter().filter(|(_, f)| f.acked == 1 && (f.out == 1 || all_known)).collect();
+        before.sort_unstable_by_key(|(_, f)| f.ack);
+        let mut after: Vec<&(u32, Flow)> = once.iter().filter(|(_, f)| f.out == 1).collect();
+        after.sort_unstable_by_key(|(_, f)| f.first);
+        let mut before = before.into_iter().peekable();
+        let mut latest: Option<&(u32, Flow)> = None;
+        for (b, flow) in after {
+            while let Some(a) = before.next_if(|(_, a)| a.ack < flow.first) {
+                // Never dequeued is last of all.
+                if latest.is_none_or(|l| a.1.out_op > l.1.out_op) {
+                    latest = Some(a);
+                }
+            }
+            let Some((a, overtaken)) = latest.filter(|(_, a)| a.out_op > flow.out_at) else { continue };
+            findings.violation("reorder", || {
+                let then = match overtaken.out_op {
+                    NONE => "never was".to_string(),
+                    op => format!("was by op {op} only later"),
+                };
+                let ops = [overtaken.ack_op, flow.first, flow.out_op, overtaken.out_op];
+                let text = format!(
+                    "{} was enqueued before {}, which op {} dequeued, and {then}",
+                    name(*a),
+                    name(*b),
+                    flow.out_op
+                );
+                Example::new(ops.into_iter().filter(|&op| op != NONE).map(OpId), text)
+            });
+        }
+    }
+}
+
+fn times(n: u32) -> String {
+    if n == 1 { "once".into() } else { format!("{n} times") }
+}
+
+/// What a drain gave, each as often as it stands there; `None` where it does not say.
+fn drained(elements: &mut Elements, op: &OpRef<'_>) -> Option<Vec<u32>> {
+    let output = op.output();
+    if let Some(list) = output.elements() {
+        return Some(list.iter().filter_map(|scalar| elements.scalar(op, scalar)).collect());
+    }
+    let seen = elements_of(elements, op, output);
+    match seen {
+        Some(seen) => Some(seen.set.iter().collect()),
+        None => elements.value(op, output).map(|id| vec![id]),
+    }
+}
+
+impl Incremental for Queues {
+    fn invoked(&mut self, op: &OpRef<'_>) {
+        if self.roles.of(op) == Role::Add
+            && let Some(id) = self.elements.value(op, op.input())
+        {
+            *self.open.entry(id).or_default() += 1;
+        }
+    }
+
+    fn completed(&mut self, op: &OpRef<'_>) {
+        self.take_in(op);
+        if self.roles.of(op) == Role::Add
+            && let Some(id) = self.elements.value(op, op.input())
+            && let Some(n) = self.open.get_mut(&id)
+        {
+            *n -= 1;
+            if *n == 0 {
+                self.open.remove(&id);
+            }
+        }
+    }
+
+    fn violated(&self) -> Option<&'static str> {
+        self.violated
+    }
+
+    fn finish(self: Box<Self>) -> Findings {
+        self.told(None)
+    }
+}
+
+/// Did everything that came out go in before? See the module.
+///
+/// Violations: `unexpected`, `aborted-effect`, `dequeued-before-enqueued`, `duplicate` unless the guarantee allows it, `reorder` under
+/// fifo. Nothing dequeued: unknown.
+pub fn queue(history: &History, options: &QueueOptions, examples: usize) -> Findings {
+    checked(history, Asks::Queue, options, examples)
+}
+
+/// Did everything that went in come out, and nothing else? See the module.
+///
+/// Violations: `lost`, and those of [`queue`]; `duplicate` is noted unless the guarantee forbids it.
+pub fn total_queue(history: &History, options: &QueueOptions, examples: usize) -> Findings {
+    checked(history, Asks::Total, options, examples)
+}
+
+fn checked(history: &History, asks: Asks, options: &QueueOptions, examples: usize) -> Findings {
+    if let Some(refused) = refuse_without_order(history, examples) {
+        return refused;
+    }
+    by_key(history, examples, |part: Part<'_>| {
+        let mut state = Queues::new(asks, *options, examples, false);
+        part.ops().for_each(|op| state.take_in(&op));
+        // Out of order of completions, what was found on the way says nothing.
+        state.violated = None;
+        state.told(Some(part.history()))
+    })
+}
+
+/// Did the operation end well and give something?
+pub(crate) fn gave(op: &OpRef<'_>) -> bool {
+    op.status() == Ended::Ok && !op.output().is_nil()
+}

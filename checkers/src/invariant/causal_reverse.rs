@@ -1,0 +1,349 @@
+//! Does a read show a write, and miss one that was acknowledged before it began?
+//!
+//! Writes of unique values, and reads of all that was written. If `a` was acknowledged before `b` began, every order that respects
+//! real time has `a` before `b`, so a read that shows `b` shows `a` (`causal-reverse`). Strict serializability demands it;
+//! serializability alone does not. Jepsen's `causal-reverse` and CockroachDB's `comments` ask this; the latter's checker
+//! crashes.
+//!
+//! Of a read, the latest begun among the writes that it shows began at some time: every write acknowledged before must be
+//! there. How many those are is a binary search, how many of them the read shows is counted while going through it; only where the numbers
+//! differ are the missing ones looked for. A value that several wrote is taken to be written by the one that accuses least.
+//!
+//! Besides: a value that only failed writes wrote is an `aborted-effect`. One that nobody wrote is noted: it may be older than the
+//! record.
+//!
+//! O(1) an element read, O(log n) a read. Memory: 40 bytes a value. What a write's fate is, is only known at its end, so reads are
+//! judged as they complete but for aborted effects.
+
+use elench_formats::History;
+use elench_formats::columns::Scalar;
+use elench_formats::history::OpRef;
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+
+use super::{Online, State, Tally, acknowledged, atoms, check, failed, is_any};
+use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::outcome::{OpId, Why};
+
+/// Checks each key of a history.
+pub fn causal_reverse(history: &History, examples: usize) -> Findings {
+    check(history, examples, &Reverse::new(examples))
+}
+
+/// Checks while a history is written.
+pub fn online(examples: usize) -> Box<dyn Incremental> {
+    Online::new(Reverse::new(examples), examples)
+}
+
+const READS: [&str; 4] = ["read", "r", "read-all", "scan"];
+const WRITES: [&str; 5] = ["write", "w", "insert", "add", "append"];
+
+/// A value that somebody attempted to write.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    /// The first that wrote it began here.
+    began: u64,
+    op: u64,
+    /// The first acknowledgement.
+    acked: Option<u64>,
+    /// Attempts that have not failed.
+    alive: u32,
+}
+
+#[derive(Clone)]
+struct Reverse {
+    found: Findings,
+    tally: Tally,
+    writes: HashMap<Scalar, Write, FixedState>,
+    /// Acknowledgements in their order, with what was written.
+    acks: Vec<(u64, Scalar)>,
+    /// The first read of a value that was not known to be written when it was read.
+    unwritten: HashMap<Scalar, (u64, String), FixedState>,
+    /// Values read, and by whom first, whose writes may yet all fail.
+    seen_open: HashMap<Scalar, (u64, u64), FixedState>,
+    reads: u64,
+}
+
+impl Reverse {
+    fn new(examples: usize) -> Self {
+        Reverse {
+            found: Findings::new(examples),
+            tally: Tally::default(),
+            writes: HashMap::default(),
+            acks: Vec::new(),
+            unwritten: HashMap::default(),
+            seen_open: HashMap::default(),
+            reads: 0,
+        }
+    }
+
+    fn value(op: &OpRef<'_>) -> Option<Scalar> {
+        let value = op.input();
+        value.scalar().filter(|scalar| *scalar != Scalar::Nil)
+    }
+
+    fn read(&mut self, op: &OpRef<'_>) {
+        let id = op.index();
+        let mut shown: Vec<Scalar> = Vec::new();
+        if !atoms::elements(op, op.output(), |element| shown.extend(element)) {
+            let why = format!("{} returned no collection of values", OpId(id));
+            return self.found.undecided(Why::Other(why));
+        }
+        self.reads += 1;
+        shown.sort_unstable();
+        shown.dedup();
+        let (mut latest, mut witness) = (0, None);
+        for &scalar in &shown {
+            match self.writes.get(&scalar) {
+                Some(write) => {
+                    if write.acked.is_none() {
+                        self.seen_open.entry(scalar).or_insert((id, 0)).1 += 1;
+                    }
+                    if write.alive > 0 && write.began >= latest {
+                        (latest, witness) = (write.began, Some(write.op));
+                    }
+                }
+                None => {
+                    self.unwritten.entry(scalar).or_insert_with(|| (id, atoms::written(op, scalar)));
+                }
+            }
+        }
+        let Some(witness) = witness else { return };
+        let due = self.acks.partition_point(|(acked, _)| *acked < latest);
+        let early =
+            |scalar: &&Scalar| self.writes.get(*scalar).and_then(|w| w.acked).is_some_and(|acked| acked < latest);
+        if shown.iter().filter(early).count() < due {
+            self.missing(op, witness, &shown, due);
+        }
+    }
+
+    fn missing(&mut self, op: &OpRef<'_>, witness: u64, shown: &[Scalar], due: usize) {
+        let shown: HashSet<Scalar, FixedState> = shown.iter().copied().collect();
+        let missing: Vec<Scalar> =
+            self.acks[..due].iter().map(|(_, scalar)| *scalar).filter(|s| !shown.contains(s)).collect();
+        let Some(first) = missing.first().and_then(|scalar| Some((*scalar, self.writes.get(scalar)?.op))) else {
+            return;
+        };
+        self.found.violation("causal-reverse", || {
+            let (read, later, earlier) = (OpId(op.index()), OpId(witness), OpId(first.1));
+            let value = atoms::written(op, first.0);
+            let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
+            let text = format!("{read} shows the write of {later}, but not that of {value} by {earlier}{more}, acknowledged before {later} began");
+            Example::new([read, later, earlier], text)
+        });
+    }
+}
+
+impl State for Reverse {
+    fn invoked(&mut self, op: &OpRef<'_>) {
+        if !is_any(op, &WRITES) {
+            if !is_any(op, &READS) {
+                let why = format!("{} ({}) is neither a write nor a read", OpId(op.index()), op.f().unwrap_or("nil"));
+                self.found.undecided(Why::Other(why));
+            }
+            return;
+        }
+        let Some(value) = Reverse::value(op) else {
+            let why = format!("{} writes no single value", OpId(op.index()));
+            return self.found.undecided(Why::Other(why));
+        };
+        let id = op.index();
+        let write = self.writes.entry(value).or_insert(Write { began: id, op: id, acked: None, alive: 0 });
+        write.alive += 1;
+    }
+
+    fn completed(&mut self, op: &OpRef<'_>) {
+        self.tally.count(op);
+        if is_any(op, &READS) {
+            if acknowledged(op) {
+                self.read(op);
+            }
+            return;
+        }
+        let Some(value) = Reverse::value(op).filter(|_| is_any(op, &WRITES)) else { return };
+        let Some(write) = self.writes.get_mut(&value) else { return };
+        if failed(op) {
+            write.alive -= 1;
+        } else if acknowledged(op) && write.acked.is_none() {
+            let at = op.complete_index().unwrap_or(u64::MAX);
+            (write.acked, write.op) = (Some(at), op.index());
+            self.acks.push((at, value));
+        }
+    }
+
+    fn violated(&self) -> Option<&'static str> {
+        self.found.violations().next().map(|(kind, _)| kind)
+    }
+
+    fn finish(mut self) -> Findings {
+        self.tally.tell(&mut self.found.coverage);
+        if self.reads == 0 || self.writes.is_empty() {
+            self.found.undecided(Why::NoEvidence);
+        }
+        let mut seen: Vec<_> = self.seen_open.iter().map(|(scalar, &(op, count))| (op, count, *scalar)).collect();
+        seen.sort_unstable();
+        for (op, count, scalar) in seen {
+            let Some(write) = self.writes.get(&scalar).filter(|write| write.alive == 0) else { continue };
+            for _ in 0..count {
+                self.found.violation("aborted-effect", || {
+                    let (read, write) = (OpId(op), OpId(write.op));
+                    Example::new([read, write], format!("{read} shows what {write} wrote, which failed"))
+                });
+            }
+        }
+        let mut strange: Vec<_> = self.unwritten.iter().collect();
+        strange.sort_unstable_by_key(|(scalar, (op, _))| (*op, **scalar));
+        for (_, (op, value)) in strange {
+            self.found.note("unwritten", || {
+                Example::new([OpId(*op)], format!("{} shows {value}, which nobody wrote before", OpId(*op)))
+            });
+        }
+        self.found.fact("values acknowledged", Fact::Count(self.acks.len() as u64));
+        self.found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use elench_formats::notation::history as notation;
+
+    use super::super::testing::{self, Event, FAULTS, Object, both, oks, op_of, run, seeds, shows};
+    use super::*;
+    use crate::linear::tests::Random;
+
+    fn found_in(h: &History) -> Findings {
+        both(h, causal_reverse(h, 1000), online(1000))
+    }
+
+    fn found(text: &str) -> Findings {
+        found_in(&notation(text).unwrap())
+    }
+
+    fn kinds(found: &Findings) -> Vec<(&'static str, u64)> {
+        found.violations().map(|(name, kind)| (name, kind.count)).collect()
+    }
+
+    struct Rows(BTreeSet<u64>, u64);
+
+    impl Object for Rows {
+        fn next(&mut self, random: &mut Random, _: u64) -> (&'static str, String) {
+            if random.chance(300) {
+                return ("read", "nil".into());
+            }
+            self.1 += 1;
+            ("write", self.1.to_string())
+        }
+
+        fn apply(&mut self, _: u64, f: &'static str, value: &str) -> Option<String> {
+            if f == "read" {
+                let all: Vec<String> = self.0.iter().map(u64::to_string).collect();
+                return Some(format!("#{{{}}}", all.join(" ")));
+            }
+            self.0.insert(value.parse().unwrap());
+            Some(value.into())
+        }
+    }
+
+    fn a_run(random: &mut Random) -> Vec<Event> {
+        let clients = 1 + random.below(4);
+        run(random, &mut Rows(BTreeSet::new(), 0), clients, 60, FAULTS)
+    }
+
+    #[test]
+    fn reads_of_one_order_are_never_accused() {
+        let mut valid = 0;
+        for mut random in seeds(1000) {
+            let log = a_run(&mut random);
+            if !log.is_empty() {
+                let found = found_in(&testing::history(&log));
+                assert_eq!(kinds(&found), [], "{log:#?}");
+                valid += u32::from(found.is_valid());
+            }
+        }
+        assert!(valid > 500, "{valid}");
+    }
+
+    fn read_of(log: &[Event], at: usize) -> BTreeSet<i64> {
+        let value = elench_formats::edn::parse(&log[at].value).unwrap();
+        let elench_formats::Value::Set(items) = value else { panic!() };
+        items.iter().map(|v| v.as_int().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_read_is_accused_exactly_where_a_pair_of_writes_says_so() {
+        let mut wrong = 0;
+        for mut random in seeds(1000) {
+            let mut log = a_run(&mut random);
+            let reads = oks(&log, "read");
+            for &at in &reads {
+                if random.chance(300) {
+                    let mut read = read_of(&log, at);
+                    read.retain(|_| !random.chance(300));
+                    let all: Vec<String> = read.iter().map(i64::to_string).collect();
+                    log[at].value = format!("#{{{}}}", all.join(" "));
+                }
+            }
+            if log.is_empty() {
+                continue;
+            }
+            // Value, where it began, where it was acknowledged.
+            let mut writes: Vec<(i64, usize, Option<usize>)> = Vec::new();
+            for (i, e) in log.iter().enumerate().filter(|(_, e)| e.kind == "invoke" && e.f == "write") {
+                let end = (i + 1..log.len()).find(|&j| log[j].process == e.process);
+                if end.is_none_or(|end| log[end].kind != "fail") {
+                    writes.push((e.value.parse().unwrap(), i, end.filter(|&end| log[end].kind == "ok")));
+                }
+            }
+            let mut expected = BTreeSet::new();
+            for &at in &reads {
+                let read = read_of(&log, at);
+                let reversed = writes.iter().any(|(b, began, _)| {
+                    let missed = |(a, _, acked): &(i64, usize, Option<usize>)| {
+                        acked.is_some_and(|acked| acked < *began) && !read.contains(a)
+                    };
+                    read.contains(b) && writes.iter().any(missed)
+                });
+                if reversed {
+                    expected.insert(op_of(&log, at));
+                }
+            }
+            let found = found_in(&testing::history(&log));
+            assert_eq!(found.count("causal-reverse"), expected.len() as u64, "{log:#?}");
+            assert!(expected.iter().all(|op| shows(&found, "causal-reverse", *op)));
+            wrong += u32::from(!expected.is_empty());
+        }
+        assert!(wrong > 50, "{wrong}");
+    }
+
+    #[test]
+    fn a_read_that_shows_the_later_and_misses_the_earlier_is_reversed() {
+        let text =
+            |read| format!("invoke 0 write 1 / ok 0 / invoke 0 write 2 / ok 0 / invoke 0 read / ok 0 read {read}");
+        let wrong = found(&text("[2]"));
+        assert_eq!(kinds(&wrong), [("causal-reverse", 1)]);
+        assert!([0, 2, 4].into_iter().all(|op| shows(&wrong, "causal-reverse", OpId(op))));
+        for right in ["[1]", "[1 2]", "#{1 2}", "[]"] {
+            assert!(found(&text(right)).is_valid(), "{right}");
+        }
+        let texts = "invoke 0 write :a / ok 0 / invoke 0 write :b / ok 0 / invoke 0 read / ok 0 read #{:b}";
+        assert_eq!(kinds(&found(texts)), [("causal-reverse", 1)]);
+    }
+
+    #[test]
+    fn what_failed_must_not_be_seen_and_what_is_older_than_the_record_is_noted() {
+        let failed = found("invoke 0 write 1 / fail 0 / invoke 0 read / ok 0 read [1]");
+        assert_eq!(kinds(&failed), [("aborted-effect", 1)]);
+        let older = found("invoke 0 write 1 / ok 0 / invoke 0 read / ok 0 read [1 77]");
+        assert!(older.is_valid() && older.count("unwritten") == 1, "{older:?}");
+    }
+
+    #[test]
+    fn without_reads_or_with_reads_of_single_values_nothing_is_known() {
+        for text in ["invoke 0 write 1 / ok 0", "invoke 0 write 1 / ok 0 / invoke 0 read / ok 0 read 1"] {
+            let found = found(text);
+            assert!(!found.is_valid() && !found.is_invalid());
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Do the replicas hold the same when all has come to rest?
+//!
+//! Each replica's final dump is compared with those of the others, each pair by itself: where they hold the same, all is well;
+//! else what one has and the other has not, or has otherwise, is told (`replicas-differ`). Dumps are maps, compared key by key, or
+//! collections, compared element by element; a vector's order does not count, the number of equal elements does.
+//!
+//! **Rest must be shown**, or two replicas may differ with right. A dump is final if it is marked so (`:final? true`), or if the
+//! user vouches (`--quiescent`) for the last of each node and it began after every acknowledged operation that is no dump had ended. Where an
+//! acknowledged operation overlaps or follows the earliest of the final dumps, nothing is decided; so the question only makes sense at the end.
+//! A replica is the operation's node, else its process.
+//!
+//! O(size of the dumps), and O(r²) for r distinct contents. Memory: a dump a replica.
+
+use std::collections::BTreeMap;
+
+use elench_formats::history::OpRef;
+use elench_formats::{History, Value};
+
+use super::{Online, State, Tally, acknowledged, atoms, check, is_any, is_final};
+use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::outcome::{OpId, Why};
+
+/// Checks each key of a history. `quiescent` vouches for the last dumps.
+pub fn reconcile(history: &History, quiescent: bool, examples: usize) -> Findings {
+    check(history, examples, &Reconcile::new(quiescent, examples))
+}
+
+/// Checks while a history is written.
+pub fn online(quiescent: bool, examples: usize) -> Box<dyn Incremental> {
+    Online::new(Reconcile::new(quiescent, examples), examples)
+}
+
+const DUMPS: [&str; 7] = ["read", "dump", "read-all", "final-read", "snapshot", "scan", "local-read"];
+
+#[derive(Clone, Debug)]
+struct Dump {
+    op: u64,
+    /// Keys and values, or elements and how many of each.
+    holds: BTreeMap<Value, Value>,
+}
+
+#[derive(Clone)]
+struct Reconcile {
+    quiescent: bool,
+    found: Findings,
+    tally: Tally,
+    marked: BTreeMap<String, Dump>,
+    last: BTreeMap<String, Dump>,
+    /// Where the last acknowledged operation ended that is no dump.
+    last_change: u64,
+}
+
+impl Reconcile {
+    fn new(quiescent: bool, examples: usize) -> Self {
+        Reconcile {
+            quiescent,
+            found: Findings::new(examples),
+            tally: Tally::default(),
+            marked: BTreeMap::new(),
+            last: BTreeMap::new(),
+            last_change: 0,
+        }
+    }
+
+    fn dump(&mut self, op: &OpRef<'_>) {
+        let marked = is_final(op);
+        if !marked && !self.quiescent {
+            return;
+        }
+        let Some(replica) = op.node().map(str::to_string).or_else(|| Some(format!("process {}", op.process()?))) else {
+            let why = format!("{} bears neither node nor process", OpId(op.index()));
+            return self.found.undecided(Why::Other(why));
+        };
+        let dump = Dump { op: op.index(), holds: holds(atoms::tree(op, op.output())) };
+        if marked { &mut self.marked } else { &mut self.last }.insert(replica, dump);
+    }
+
+    fn compare(&mut self, dumps: &[(String, Dump)]) {
+        for (i, (one, a)) in dumps.iter().enumerate() {
+            for (other, b) in &dumps[i + 1..] {
+                if a.holds == b.holds {
+                    continue;
+                }
+                self.found.violation("replicas-differ", || {
+                    let text =
+                        format!("{one} ({}) and {other} ({}) differ: {}", OpId(a.op), OpId(b.op), difference(a, b));
+                    Example::new([OpId(a.op), OpId(b.op)], text)
+                });
+            }
+        }
+    }
+}
+
+fn holds(value: Value) -> BTreeMap<Value, Value> {
+    match value {
+        Value::Map(entries) => entries.into_iter().collect(),
+        Value::Vector(items) | Value::Set(items) => {
+            let mut counts: BTreeMap<Value, i64> = BTreeMap::new();
+            items.into_iter().for_each(|item| *counts.entry(item).or_default() += 1);
+            counts.into_iter().map(|(item, n)| (item, Value::Int(n))).collect()
+        }
+        Value::Nil => BTreeMap::new(),
+        one => BTreeMap::from([(Value::Nil, one)]),
+    }
+}
+
+/// A few entries that only one has, or that differ, and how many there are.
+fn difference(a: &Dump, b: &Dump) -> String {
+    let keys: std::collections::BTreeSet<&Value> = a.holds.keys().chain(b.holds.keys()).collect();
+    let differ: Vec<&Value> = keys.into_iter().filter(|key| a.holds.get(key) != b.holds.get(key)).collect();
+    let side = |dump: &Dump, key: &Value| dump.holds.get(key).map_or("absent".into(), Value::to_edn);
+    let told = differ.iter().take(5).map(|key| format!("{} {} / {}", key.to_edn(), side(a, key), side(b, key)));
+    let told: Vec<String> = told.collect();
+    let more = if differ.len() > 5 { format!(" and {} more", differ.len() - 5) } else { String::new() };
+    format!("{}{more}", told.join(", "))
+}
+
+impl State for Reconcile {
+    fn invoked(&mut self, _: &OpRef<'_>) {}
+
+    fn completed(&mut self, op: &OpRef<'_>) {
+        self.tally.count(op);
+        if !acknowledged(op) {
+            return;
+        }
+        if is_any(op, &DUMPS) {
+            self.dump(op);
+        } else {
+            self.last_change = self.last_change.max(op.complete_index().unwrap_or(u64::MAX));
+        }
+    }
+
+    fn violated(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn finish(mut self) -> Findings {
+        self.tally.tell(&mut self.found.coverage);
+        let marked = std::mem::take(&mut self.marked);
+        let dumps: Vec<(String, Dump)> =
+            if marked.is_empty() { std::mem::take(&mut self.last) } else { marked }.into_iter().collect();
+        self.found.fact("replicas", Fact::Count(dumps.len() as u64));
+        if dumps.len() < 2 {
+            let why = "rest is not shown: fewer than two replicas have a dump that is marked as final (`:final? true`); --quiescent vouches for the last ones";
+            self.found.undecided(Why::Other(why.into()));
+            return self.found;
+        }
+        if let Some((replica, dump)) = dumps.iter().find(|(_, dump)| dump.op < self.last_change) {
+            let why = format!(
+                "rest is not shown: {replica} was dumped ({}) before the last acknowledged operation ended",
+                OpId(dump.op)
+            );
+            self.found.undecided(Why::Other(why));
+            return self.found;
+        }
+        self.compare(&dumps);
+        self.found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{self, Event, both, op_of, seeds, shows, then};
+    use super::*;
+
+    const FINAL: &str = ", :final? true";
+
+    fn found_with(log: &[Event], quiescent: bool) -> Findings {
+        let h = testing::history(log);
+        both(&h, reconcile(&h, quiescent, 1000), online(quiescent, 1000))
+    }
+
+    #[test]
+    fn equal_replicas_are_never_accused_and_each_pair_that_differs_is() {
+        for mut random in seeds(1000) {
+            let mut log = Vec::new();
+            then(&mut log, "write", "1", "1", "");
+            let n = 2 + random.below(3);
+            let map = random.chance(500);
+            let text = |items: &[u64]| {
+                let cells: Vec<String> =
+                    items.iter().map(|i| if map { format!("{i} :v{i}") } else { i.to_string() }).collect();
+                if map { format!("{{{}}}", cells.join(", ")) } else { format!("[{}]", cells.join(" ")) }
+            };
+            let items: Vec<u64> = (0..random.below(5)).collect();
+            for _ in 0..n {
+                let mut shuffled = items.clone();
+                let turn = random.below(items.len().max(1) as u64) as usize;
+                shuffled.rotate_left(turn.min(items.len()));
+                then(&mut log, "dump", "nil", &text(&shuffled), FINAL);
+            }
+            assert!(found_with(&log, false).is_valid(), "{log:#?}");
+            let at = log.len() - 1;
+            let mut wrong = items.clone();
+            if random.chance(500) || wrong.is_empty() {
+                wrong.push(77)
+            } else {
+                wrong.pop().unwrap_or_default();
+            }
+            log[at].value = text(&wrong);
+            let found = found_with(&log, false);
+            assert_eq!(found.count("replicas-differ"), n - 1);
+            assert!(shows(&found, "replicas-differ", op_of(&log, at)));
+        }
+    }
+
+    #[test]
+    fn without_rest_nothing_is_decided() {
+        let mut log = Vec::new();
+        then(&mut log, "dump", "nil", "[1]", "");
+        then(&mut log, "dump", "nil", "[2]", "");
+        let found = found_with(&log, false);
+        assert!(!found.is_valid() && !found.is_invalid());
+        assert_eq!(found_with(&log, true).count("replicas-differ"), 1);
+        then(&mut log, "write", "3", "3", "");
+        let found = found_with(&log, true);
+        assert!(!found.is_valid() && !found.is_invalid(), "a write came after the dumps");
+        let mut log = Vec::new();
+        then(&mut log, "dump", "nil", "[1]", FINAL);
+        assert!(!found_with(&log, false).is_valid(), "one replica agrees with nobody");
+    }
+
+    #[test]
+    fn an_element_that_one_replica_holds_twice_is_a_difference() {
+        let mut log = Vec::new();
+        then(&mut log, "dump", "nil", "[1 1]", FINAL);
+        then(&mut log, "dump", "nil", "[1]", FINAL);
+        assert_eq!(found_with(&log, false).count("replicas-differ"), 1);
+    }
+}

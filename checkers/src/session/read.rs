@@ -1,0 +1,459 @@
+//! What does each operation of a history say of versions? Accesses (reads and writes of one key by one session) as a flat list, in
+//! the order of invocations. O(n).
+//!
+//! A session is what one process did; where operations bear a `session` field, each of its values begins another. A compare-and-set
+//! that is known to have happened is a read followed by a write: that asks for less than that it be atomic. One that may have
+//! happened is a write that may have happened. Failed writes are kept, for whoever reads what they wrote; failed reads, and reads
+//! of which nothing is known, say nothing.
+
+use elench_formats::columns::{Scalar, ValueRef};
+use elench_formats::history::OpRef;
+use elench_formats::{History, Value};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::findings::ended;
+use crate::outcome::{Coverage, Status};
+
+type Map<K, V> = HashMap<K, V, FixedState>;
+
+/// What tells which of two versions of a key is the newer?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Numbers that the system gave to versions.
+    Versions,
+    /// Offsets in a log.
+    Offsets,
+    /// Nothing but who read what, where each value is written once.
+    Values,
+}
+
+/// A value; equal ones are equal values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Val {
+    Nil,
+    Int(i64),
+    /// An id in the history's pool of texts.
+    Text(u32),
+    /// A collection, or what the history does not hold: an id in [`Accesses::others`].
+    Other(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+}
+
+/// One read or write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    /// The operation, by the index of its invocation.
+    pub op: u64,
+    pub session: u32,
+    /// By position in [`Accesses::keys`].
+    pub key: u32,
+    pub kind: Kind,
+    pub status: Status,
+    pub value: Val,
+    /// Its version or offset, where known.
+    pub version: Option<i64>,
+}
+
+/// All accesses of a history.
+#[derive(Debug)]
+pub(crate) struct Accesses {
+    pub list: Vec<Access>,
+    pub sessions: u32,
+    pub keys: Vec<Scalar>,
+    pub order: Order,
+    /// Operations that said something, by kind and outcome.
+    pub coverage: Coverage,
+    /// Acknowledged reads of nil that were taken to say nothing.
+    pub silent: u64,
+    others: Vec<String>,
+}
+
+impl Accesses {
+    /// The text of a value.
+    pub(crate) fn show(&self, history: &History, value: Val) -> String {
+        match value {
+            Val::Nil => "nil".into(),
+            Val::Int(n) => n.to_string(),
+            Val::Text(t) => history.texts().get(t).to_string(),
+            Val::Other(id) => self.others[id as usize].clone(),
+        }
+    }
+
+    /// The text of a key, where there is one.
+    pub(crate) fn show_key(&self, history: &History, key: u32) -> Option<String> {
+        let key = *self.keys.get(key as usize).filter(|key| **key != Scalar::Nil)?;
+        let mut text = String::new();
+        history.write_scalar(key, &mut text);
+        Some(text)
+    }
+}
+
+/// Reads a history. The initial value matters only where reads of nil would be taken for it.
+///
+/// # Errors
+/// Where an operation is none of a register's or log's, is not attributed to a process, has no key while others have, or is a
+/// transaction of several micro-operations.
+pub(crate) fn accesses(history: &History, order: Option<Order>, initial: &Value) -> Result<Accesses, String> {
+    let order = order.unwrap_or_else(|| guess(history));
+    let mut reader = Reader::new(order);
+    reader.list.reserve(history.len());
+    for op in history.clients() {
+        reader.op(&op)?;
+    }
+    reader.finish(initial)
+}
+
+/// The initial value as accesses would have it.
+pub(crate) fn initial(history: &History, accesses: &mut Accesses, initial: &Value) -> Val {
+    match initial {
+        Value::Nil => Val::Nil,
+        Value::Int(n) => Val::Int(*n),
+        other => {
+            let text = other.to_edn();
+            if let Some(id) = history.texts().find(&text) {
+                return Val::Text(id);
+            }
+            let known = accesses.others.iter().position(|o| *o == text);
+            Val::Other(known.unwrap_or_else(|| {
+                accesses.others.push(text);
+                accesses.others.len() - 1
+            }) as u32)
+        }
+    }
+}
+
+/// Versions where operations bear them, offsets where appends are acknowledged with them, else values.
+fn guess(history: &History) -> Order {
+    let versions = history.names().find("version").is_some();
+    let (mut paired, mut plain, mut offsets) = (false, false, false);
+    for op in history.clients().filter(|op| op.txn().is_none()) {
+        match op.f() {
+            Some("write" | "w" | "put") if ended(&op) != Status::Fail => {
+                let is_pair = matches!(versioned(&op, op.input()), Some((None, _)));
+                paired |= is_pair;
+                plain |= !is_pair;
+            }
+            Some("append" | "send") if ended(&op) == Status::Ok => {
+                offsets |= matches!(op.output(), ValueRef::Int(_)) && op.output() != op.input();
+            }
+            _ => {}
+        }
+    }
+    match () {
+        () if offsets => Order::Offsets,
+        () if (paired && !plain) || (versions && says_versions(history)) => Order::Versions,
+        () => Order::Values,
+    }
+}
+
+fn says_versions(history: &History) -> bool {
+    history.clients().any(|op| is_read(op.f()) && ended(&op) == Status::Ok && version_field(&op).is_some())
+}
+
+fn is_read(f: Option<&str>) -> bool {
+    matches!(f, Some("read" | "r" | "get" | "read-init"))
+}
+
+fn version_field(op: &OpRef<'_>) -> Option<i64> {
+    op.extra("version")?.parse().ok()
+}
+
+/// `[version value]` or `{:version v, :value x}`: the version, which may be nil, and the value.
+fn versioned(op: &OpRef<'_>, value: ValueRef<'_>) -> Option<(Option<i64>, Raw)> {
+    if let Some(list) = value.elements().filter(|list| list.len() == 2) {
+        let version = match list.get(0) {
+            Scalar::Nil => None,
+            Scalar::Int(n) => Some(n),
+            Scalar::Text(_) => return None,
+        };
+        return Some((version, Raw::Scalar(list.get(1))));
+    }
+    let ValueRef::Text(t) = value else { return None };
+    let value = elench_formats::edn::parse(op.text(t)).ok()?;
+    let (version, rest) = match value.as_vector() {
+        Some([version, rest]) => (version.clone(), rest.clone()),
+        Some(_) => return None,
+        None => (value.get("version").cloned().unwrap_or(Value::Nil), value.get("value")?.clone()),
+    };
+    match version {
+        Value::Nil => Some((None, Raw::Edn(rest))),
+        version => Some((Some(version.as_int()?), Raw::Edn(rest))),
+    }
+}
+
+/// The EDN text of a scalar that an operation bears.
+pub(crate) fn shown(op: &OpRef<'_>, scalar: Scalar) -> String {
+    match scalar {
+        Scalar::Nil => "nil".into(),
+        Scalar::Int(n) => n.to_string(),
+        Scalar::Text(t) => op.text(t).to_string(),
+    }
+}
+
+/// A value not yet interned.
+enum Raw {
+    Scalar(Scalar),
+    Edn(Value),
+}
+
+/// Reads operation by operation.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    order: Order,
+    /// What was read so far.
+    pub list: Vec<Access>,
+    /// By process, how often it began anew, and the name of the session.
+    sessions: Map<(i64, u32, u32), u32>,
+    /// Of logs: how often each process has begun anew.
+    begun: Map<i64, u32>,
+    keys: Vec<Scalar>,
+    key_ids: Map<Scalar, u32>,
+    others: Vec<String>,
+    other_ids: Map<String, u32>,
+    pub coverage: Coverage,
+}
+
+impl Reader {
+    pub(crate) fn new(order: Order) -> Reader {
+        Reader {
+            order,
+            list: Vec::new(),
+            sessions: Map::default(),
+            begun: Map::default(),
+            keys: Vec::new(),
+            key_ids: Map::default(),
+            others: Vec::new(),
+            other_ids: Map::default(),
+            coverage: Coverage::default(),
+        }
+    }
+
+    /// One more operation, once it is known how it ended.
+    pub(crate) fn op(&mut self, op: &OpRef<'_>) -> Result<(), String> {
+        let status = ended(op);
+        if let Some(txn) = op.txn() {
+            if txn.len() != 1 {
+                return Err(format!(
+                    "operation {} is a transaction of {} micro-operations: --checker isolation judges those",
+                    op.index(),
+                    txn.len()
+                ));
+            }
+            let mop = txn.get(0);
+            let name = op.mop_name(mop.f);
+            let kind = match name {
+                "r" | "read" => Kind::Read,
+                "w" | "write" => Kind::Write,
+                _ => return Err(format!("operation {}: `{name}` is no access of a register", op.index())),
+            };
+            if kind == Kind::Write || (mop.known && status == Status::Ok) {
+                let value = self.value(op, mop.value);
+                self.push(op, mop.key, kind, value, None)?;
+            }
+            self.coverage.count(name, status, 1);
+            return Ok(());
+        }
+        let f = op.f().unwrap_or("nil");
+        match self.order {
+            Order::Offsets => self.log_op(op, f, status)?,
+            Order::Versions => self.versioned_op(op, f, status)?,
+            Order::Values => self.register_op(op, f, status)?,
+        }
+        self.coverage.count(f, status, 1);
+        Ok(())
+    }
+
+    fn register_op(&mut self, op: &OpRef<'_>, f: &str, status: Status) -> Result<(), String> {
+        let ok = status == Status::Ok;
+        match f {
+            f if is_read(Some(f)) => {
+                if ok {
+                    let value = self.value(op, op.output());
+                    self.push(op, op.key(), Kind::Read, value, None)?;
+                }
+            }
+            "write" | "w" | "put" => {
+                let told = if op.input().is_nil() && ok { op.output() } else { op.input() };
+                let value = self.value(op, told);
+                self.push(op, op.key(), Kind::Write, value, None)?;
+            }
+            "cas" => {
+                let Some(change) = op.input().elements().filter(|list| list.len() == 2) else {
+                    return Err(format!("operation {}: a cas needs [old new]", op.index()));
+                };
+                let (old, new) = (self.scalar(change.get(0)), self.scalar(change.get(1)));
+                if ok {
+                    self.push(op, op.key(), Kind::Read, old, None)?;
+                }
+                self.push(op, op.key(), Kind::Write, new, None)?;
+            }
+            _ => return Err(format!("operation {}: `{f}` is no operation of a register", op.index())),
+        }
+        Ok(())
+    }
+
+    fn versioned_op(&mut self, op: &OpRef<'_>, f: &str, status: Status) -> Result<(), String> {
+        let ok = status == Status::Ok;
+        let kind = match f {
+            f if is_read(Some(f)) => Kind::Read,
+            "write" | "w" | "put" | "cas" => Kind::Write,
+            _ => return Err(format!("operation {}: `{f}` is no operation of a versioned register", op.index())),
+        };
+        if kind == Kind::Read && !ok {
+            return Ok(());
+        }
+        let field = if ok { version_field(op) } else { None };
+        let (version, value) = match (field, kind) {
+            (Some(version), Kind::Read) => (Some(version), self.value(op, op.output())),
+            (Some(version), Kind::Write) => (Some(version), self.value(op, op.input())),
+            (None, _) => {
+                let answer = if ok { versioned(op, op.output()) } else { None };
+                match (answer, kind) {
+                    (Some((version, raw)), _) => (version, self.raw(raw)),
+                    (None, Kind::Read) => (None, self.value(op, op.output())),
+                    (None, Kind::Write) => match versioned(op, op.input()) {
+                        Some((_, raw)) => (None, self.raw(raw)),
+                        None => (None, self.value(op, op.input())),
+                    },
+                }
+            }
+        };
+        self.push(op, op.key(), kind, value, version)
+    }
+
+    fn log_op(&mut self, op: &OpRef<'_>, f: &str, status: Status) -> Result<(), String> {
+        let ok = status == Status::Ok;
+        match f {
+            "append" | "send" => {
+                let offset = match op.output() {
+                    ValueRef::Int(n) if ok => Some(n),
+                    _ => None,
+                };
+                let value = self.value(op, op.input());
+                self.push(op, op.key(), Kind::Write, value, offset)
+            }
+            // A read at a place that the reader chose says nothing of where the reader had got to.
+            "poll" | "read" if ok && op.input().is_nil() => {
+                let Some(found) = op.output().elements() else { return Ok(()) };
+                for message in found.iter() {
+                    let Scalar::Text(t) = message else { continue };
+                    if let Some((Some(offset), raw)) = versioned(op, ValueRef::Text(t)) {
+                        let value = self.raw(raw);
+                        self.push(op, op.key(), Kind::Read, value, Some(offset))?;
+                    }
+                }
+                Ok(())
+            }
+            "poll" | "read" => Ok(()),
+            // From here on the process may be sent back to where somebody else had got to.
+            "assign" | "subscribe" | "crash" => {
+                if let Some(process) = op.process() {
+                    *self.begun.entry(process).or_default() += 1;
+                }
+                Ok(())
+            }
+            _ => Err(format!("operation {}: `{f}` is no operation of a log", op.index())),
+        }
+    }
+
+    fn value(&mut self, op: &OpRef<'_>, value: ValueRef<'_>) -> Val {
+        match value.scalar() {
+            Some(scalar) => self.scalar(scalar),
+            None => {
+                let set = matches!(value, ValueRef::Set(_));
+                let items = value.elements().map(|list| list.iter().map(|s| shown(op, s)).collect::<Vec<_>>());
+                let items = items.unwrap_or_default().join(" ");
+                Val::Other(self.other(if set { format!("#{{{items}}}") } else { format!("[{items}]") }))
+            }
+        }
+    }
+
+    fn scalar(&mut self, scalar: Scalar) -> Val {
+        match scalar {
+            Scalar::Nil => Val::Nil,
+            Scalar::Int(n) => Val::Int(n),
+            Scalar::Text(t) => Val::Text(t),
+        }
+    }
+
+    fn raw(&mut self, raw: Raw) -> Val {
+        match raw {
+            Raw::Scalar(scalar) => self.scalar(scalar),
+            Raw::Edn(Value::Nil) => Val::Nil,
+            Raw::Edn(Value::Int(n)) => Val::Int(n),
+            Raw::Edn(value) => {
+                let text = value.to_edn();
+                Val::Other(self.other(text))
+            }
+        }
+    }
+
+    fn other(&mut self, text: String) -> u32 {
+        let others = &mut self.others;
+        *self.other_ids.entry(text).or_insert_with_key(|text| {
+            others.push(text.clone());
+            others.len() as u32 - 1
+        })
+    }
+
+    fn push(
+        &mut self,
+        op: &OpRef<'_>,
+        key: Scalar,
+        kind: Kind,
+        value: Val,
+        version: Option<i64>,
+    ) -> Result<(), String> {
+        let process = op.process().ok_or_else(|| {
+            format!("the recorder does not say which process did operation {}, so its session is not known", op.index())
+        })?;
+        let begun = self.begun.get(&process).copied().unwrap_or(0);
+        let named = op.extra("session").map_or(0, |text| self.other(text.to_string()) + 1);
+        let next = self.sessions.len() as u32;
+        let session = *self.sessions.entry((process, begun, named)).or_insert(next);
+        let keys = &mut self.keys;
+        let key = *self.key_ids.entry(key).or_insert_with(|| {
+            keys.push(key);
+            keys.len() as u32 - 1
+        });
+        self.list.push(Access { op: op.index(), session, key, kind, status: ended(op), value, version });
+        Ok(())
+    }
+
+    fn finish(self, initial: &Value) -> Result<Accesses, String> {
+        if self.keys.len() > 1 && self.keys.contains(&Scalar::Nil) {
+            let nil = self.key_ids[&Scalar::Nil];
+            let op = self.list.iter().find(|a| a.key == nil).map_or(0, |a| a.op);
+            return Err(format!("operation {op} has no key, while others have: whose it is cannot be told"));
+        }
+        let (list, silent) = without_silent_reads(self.list, *initial == Value::Nil);
+        Ok(Accesses {
+            list,
+            sessions: self.sessions.len() as u32,
+            keys: self.keys,
+            order: self.order,
+            coverage: self.coverage,
+            silent,
+            others: self.others,
+        })
+    }
+}
+
+/// Where a register can never be nil, a read of nil is a client that got no value.
+fn without_silent_reads(list: Vec<Access>, initially_nil: bool) -> (Vec<Access>, u64) {
+    let is_nil = |a: &Access| a.value == Val::Nil && a.version.is_none();
+    let written = list.iter().any(|a| a.kind == Kind::Write && a.status != Status::Fail && is_nil(a));
+    if initially_nil || written {
+        return (list, 0);
+    }
+    let before = list.len();
+    let list: Vec<Access> = list.into_iter().filter(|a| a.kind == Kind::Write || !is_nil(a)).collect();
+    let silent = before - list.len();
+    (list, silent as u64)
+}

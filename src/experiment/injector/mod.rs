@@ -1,0 +1,165 @@
+//! What can be broken, and how it is mended.
+//!
+//! An injector has four verbs. [`Injector::probe`] says whether it can work here. [`Injector::undo`] says, before anything is
+//! touched, everything that takes the fault back: it goes to the journal of the dead man's switch first. [`Injector::inject`]
+//! breaks. [`Injector::observe`] reads the counters that prove that it broke: exit status 0 of a command proves nothing. Reverting is
+//! carrying out the [`Undo`], by whoever is alive to do it; it can be repeated, and succeeds when the fault is already gone.
+
+pub mod command;
+pub mod process;
+pub mod undo;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use self::undo::Undo;
+use super::front::{Complaint, Fields, nearest};
+use crate::verdict::blame::FaultClass;
+
+/// A fault as a scenario declares it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "injector", rename_all = "kebab-case")]
+pub enum Fault {
+    /// Signals to processes.
+    Process(process::Spec),
+    /// The system's own script.
+    Command(command::Spec),
+}
+
+/// Names of injectors.
+pub const NAMES: [&str; 2] = ["process", "command"];
+
+impl Fault {
+    /// Takes a fault out of its map.
+    pub fn take(fields: &mut Fields<'_>, wrong: &mut Vec<Complaint>) -> Option<Fault> {
+        let name = fields.text("injector", wrong)?;
+        match name.as_str() {
+            "process" => process::Spec::take(fields, wrong).map(Fault::Process),
+            "command" => command::Spec::take(fields, wrong).map(Fault::Command),
+            other => {
+                let hint = nearest(other, &NAMES).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+                wrong.push(fields.wrong("injector", None, format_args!("is one of {}{hint}", NAMES.join(", "))));
+                None
+            }
+        }
+    }
+
+    /// The injector's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Fault::Process(_) => "process",
+            Fault::Command(_) => "command",
+        }
+    }
+
+    /// What it does to the system, for the type of a bug.
+    pub fn class(&self) -> FaultClass {
+        match self {
+            Fault::Process(spec) => spec.class(),
+            Fault::Command(_) => FaultClass::None,
+        }
+    }
+
+    /// The injector, capped.
+    ///
+    /// # Errors
+    /// What is wrong with its parameters here and now: no process matches, say.
+    pub fn prepare(&self, cap: Cap) -> Result<Box<dyn Injector>, String> {
+        match self {
+            Fault::Process(spec) => Ok(Box::new(process::Process::prepare(spec, cap)?)),
+            Fault::Command(spec) => Ok(Box::new(command::Script::prepare(spec, cap))),
+        }
+    }
+}
+
+/// How much may be hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap {
+    /// Percent, 1 to 100.
+    pub percent: u8,
+}
+
+impl Cap {
+    /// Of so many things, how many: rounded down, but one at least, as a fault that hits nothing is none.
+    pub fn of(self, n: usize) -> usize {
+        (n * usize::from(self.percent) / 100).max(1).min(n)
+    }
+
+    /// As a share, 0 to 1.
+    pub fn share(self) -> f64 {
+        f64::from(self.percent) / 100.0
+    }
+}
+
+/// Can an injector work here?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Probe {
+    /// The injector.
+    pub injector: &'static str,
+    /// What it found.
+    pub state: Readiness,
+    /// The tool's version, or a kernel feature, as found.
+    pub version: Option<String>,
+}
+
+/// How ready an injector is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Readiness {
+    /// It can work.
+    Ready,
+    /// Its tool or a kernel feature is missing; how to get it.
+    Missing(String),
+    /// It lacks a privilege: which.
+    Unprivileged(String),
+}
+
+/// What an injector sees of its fault at one moment: counters and states, by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Observation {
+    /// Numbers that rise when the fault acts.
+    pub counters: BTreeMap<String, f64>,
+    /// States, as words.
+    pub states: BTreeMap<String, String>,
+}
+
+/// A fault that could not be injected or observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed(pub String);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+/// What breaks a system, and mends it.
+pub trait Injector: Send {
+    /// Can it work here?
+    fn probe(&self) -> Probe;
+
+    /// Each command or call that injecting makes, in order, as it would be typed: for `--dry-run`.
+    fn plan(&self) -> Vec<String>;
+
+    /// Everything that takes the fault back. Asked for before anything is touched, and written down.
+    fn undo(&self) -> Undo;
+
+    /// Breaks.
+    ///
+    /// # Errors
+    /// What went wrong; the caller reverts.
+    fn inject(&mut self) -> Result<(), Failed>;
+
+    /// What is to be seen of the fault now.
+    ///
+    /// # Errors
+    /// What could not be read.
+    fn observe(&mut self) -> Result<Observation, Failed>;
+
+    /// Do two observations, before and while the fault acts, show from this side that it landed? The words say what was compared.
+    fn landed(&self, before: &Observation, during: &Observation) -> (bool, String);
+}

@@ -1,0 +1,308 @@
+//! What takes a fault back, written so that any process can do it.
+//!
+//! An [`Undo`] is steps of few kinds, each with a check that observes whether the fault is gone. It is journalled before the fault is
+//! injected, and carried out by the run itself, by the dead man's switch, or by hand with `elench revert`. Carrying it out again is
+//! harmless.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+/// Seconds that one step may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What takes a fault back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undo {
+    /// What it takes back, for a person.
+    pub what: String,
+    /// In this order.
+    pub steps: Vec<Step>,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// Lets a stopped process go on, if it is still the one that was stopped.
+    Continue(Victim),
+    /// Runs a command, then another whose success shows that the fault is gone.
+    Run {
+        /// The command and its arguments; no shell.
+        argv: Vec<String>,
+        /// Succeeds when the fault is gone. Empty: the first command's success says so.
+        check: Vec<String>,
+    },
+    /// Runs a command without waiting for it: a server that is started again.
+    Start {
+        /// The command and its arguments; no shell.
+        argv: Vec<String>,
+        /// Succeeds when it is there.
+        check: Vec<String>,
+    },
+    /// Removes a file.
+    Remove(std::path::PathBuf),
+}
+
+/// A process that must not be confused with a later one of the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Victim {
+    /// Its number.
+    pub pid: i32,
+    /// When it began, in clock ticks since the machine did (`/proc/PID/stat`, field 22).
+    pub started: u64,
+}
+
+impl Victim {
+    /// The process that has this number now.
+    pub fn of(pid: i32) -> Option<Victim> {
+        stat(pid).map(|s| Victim { pid, started: s.started })
+    }
+
+    /// Its state now: `R`, `S`, `T`, …; none when it is gone.
+    pub fn state(self) -> Option<char> {
+        stat(self.pid).filter(|s| s.started == self.started).map(|s| s.state)
+    }
+
+    /// CPU time that it has used, in clock ticks; none when it is gone.
+    pub fn cpu_ticks(self) -> Option<u64> {
+        stat(self.pid).filter(|s| s.started == self.started).map(|s| s.cpu)
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// It is gone, or may not be signalled.
+    pub fn signal(self, signal: Signal) -> Result<(), String> {
+        if self.state().is_none() {
+            return Err(format!("process {} is gone", self.pid));
+        }
+        kill(Pid::from_raw(self.pid), signal).map_err(|e| format!("process {}: {e}", self.pid))
+    }
+}
+
+struct Stat {
+    state: char,
+    started: u64,
+    cpu: u64,
+}
+
+fn stat(pid: i32) -> Option<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold spaces and parentheses: what counts stands after the last one.
+    let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_whitespace().collect();
+    let number = |i: usize| fields.get(i)?.parse::<u64>().ok();
+    Some(Stat { state: fields.first()?.chars().next()?, started: number(19)?, cpu: number(11)? + number(12)? })
+}
+
+/// What a step came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Is the fault gone, as observed?
+    pub gone: bool,
+    /// What was done and seen.
+    pub how: String,
+}
+
+impl Undo {
+    /// Carries everything out, whatever fails on the way.
+    pub fn carry_out(&self) -> Vec<Done> {
+        self.steps.iter().map(Step::carry_out).collect()
+    }
+}
+
+impl Step {
+    /// Carries it out, and observes.
+    pub fn carry_out(&self) -> Done {
+        match self {
+            Step::Continue(victim) => go_on(*victim),
+            Step::Run { argv, check } => run_and_check(argv, check),
+            Step::Start { argv, check } => start(argv, check),
+            Step::Remove(path) => {
+                let gone = match std::fs::remove_file(path) {
+                    Ok(()) => true,
+                    Err(e) => e.kind() == std::io::ErrorKind::NotFound,
+                };
+                Done { gone, how: format!("removed {}", path.display()) }
+            }
+        }
+    }
+}
+
+fn go_on(victim: Victim) -> Done {
+    let Victim { pid, .. } = victim;
+    if victim.state().is_none() {
+        return Done { gone: true, how: format!("process {pid} is gone, so it is not stopped") };
+    }
+    if let Err(why) = victim.signal(Signal::SIGCONT) {
+        return Done { gone: false, how: why };
+    }
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match victim.state() {
+            Some('T' | 't') if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+            Some(state @ ('T' | 't')) => {
+                return Done { gone: false, how: format!("process {pid} is still stopped ({state})") };
+            }
+            Some(state) => return Done { gone: true, how: format!("process {pid} goes on ({state})") },
+            None => return Done { gone: true, how: format!("process {pid} is gone, so it is not stopped") },
+        }
+    }
+}
+
+fn run_and_check(argv: &[String], check: &[String]) -> Done {
+    let ran = run(argv);
+    if check.is_empty() {
+        return match ran {
+            Ok(_) => Done { gone: true, how: argv.join(" ") },
+            Err(why) => Done { gone: false, how: why },
+        };
+    }
+    // That the command failed says little: the fault may have been gone before. What is observed counts.
+    match run(check) {
+        Ok(_) => Done { gone: true, how: format!("{}; {} holds", argv.join(" "), check.join(" ")) },
+        Err(why) => {
+            let first = ran.err().map_or(String::new(), |e| format!("{e}; "));
+            Done { gone: false, how: format!("{first}{why}") }
+        }
+    }
+}
+
+fn start(argv: &[String], check: &[String]) -> Done {
+    if !check.is_empty() && run(check).is_ok() {
+        return Done { gone: true, how: format!("{} holds already", check.join(" ")) };
+    }
+    if let Err(why) = detached(argv) {
+        return Done { gone: false, how: why };
+    }
+    let until = Instant::now() + PATIENCE;
+    while !check.is_empty() {
+        match run(check) {
+            Ok(_) => break,
+            Err(why) if Instant::now() >= until => return Done { gone: false, how: why },
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+    Done { gone: true, how: format!("started {}", argv.join(" ")) }
+}
+
+/// Starts a command that outlives us.
+fn detached(argv: &[String]) -> Result<(), String> {
+    use std::os::unix::process::CommandExt;
+    let (program, arguments) = argv.split_first().ok_or("no command to run")?;
+    Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map(|_| ())
+        .map_err(|e| format!("{program}: {e}"))
+}
+
+/// Runs a command to its end, but not for longer than a step may take, and gives what it printed.
+///
+/// # Errors
+/// It could not be run, failed, or took too long: with what it printed to standard error.
+pub fn run(argv: &[String]) -> Result<String, String> {
+    let (program, arguments) = argv.split_first().ok_or("no command to run")?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("{program}: {e}"))?;
+    let reader = |pipe: Option<Box<dyn std::io::Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut text = Vec::new();
+            if let Some(mut pipe) = pipe {
+                let _ = pipe.by_ref().take(1 << 20).read_to_end(&mut text);
+            }
+            String::from_utf8_lossy(&text).into_owned()
+        })
+    };
+    let out = reader(child.stdout.take().map(|p| Box::new(p) as _));
+    let err = reader(child.stderr.take().map(|p| Box::new(p) as _));
+    let until = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+            Ok(None) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("`{}` did not end within {} s", argv.join(" "), PATIENCE.as_secs()));
+            }
+            Err(e) => return Err(format!("{program}: {e}")),
+        }
+    };
+    let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    if status.success() {
+        return Ok(out);
+    }
+    Err(format!("`{}` failed ({status}): {}", argv.join(" "), err.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(String::from).collect()
+    }
+
+    #[test]
+    fn a_stopped_process_goes_on_and_doing_it_again_is_harmless() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let victim = Victim::of(child.id() as i32).unwrap();
+        victim.signal(Signal::SIGSTOP).unwrap();
+        while victim.state() != Some('T') {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for _ in 0..2 {
+            let done = Step::Continue(victim).carry_out();
+            assert!(done.gone, "{done:?}");
+            assert!(matches!(victim.state(), Some('S' | 'R')));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(Step::Continue(victim).carry_out().gone, "what is gone is not stopped");
+    }
+
+    #[test]
+    fn a_process_of_the_same_number_that_began_at_another_time_is_left_alone() {
+        let me = Victim::of(std::process::id() as i32).unwrap();
+        let other = Victim { started: me.started + 1, ..me };
+        assert_eq!(other.state(), None);
+        assert!(other.signal(Signal::SIGKILL).is_err());
+    }
+
+    #[test]
+    fn a_command_counts_by_what_is_observed_after_it() {
+        let step = |argv, check| Step::Run { argv: words(argv), check: words(check) };
+        assert!(step("true", "").carry_out().gone);
+        assert!(!step("false", "").carry_out().gone);
+        assert!(step("false", "true").carry_out().gone, "the fault was gone before");
+        assert!(!step("true", "false").carry_out().gone, "success of the command proves nothing");
+        assert!(!step("no-such-command-anywhere", "").carry_out().gone);
+    }
+
+    #[test]
+    fn an_undo_goes_to_disk_and_back() {
+        let undo = Undo {
+            what: "pause".into(),
+            steps: vec![
+                Step::Continue(Victim { pid: 1, started: 2 }),
+                Step::Run { argv: words("nft delete table inet elench"), check: vec![] },
+            ],
+        };
+        let text = serde_json::to_string(&undo).unwrap();
+        assert_eq!(serde_json::from_str::<Undo>(&text).unwrap(), undo);
+    }
+}

@@ -1,0 +1,187 @@
+//! May this be done at all? Refusals, in the order of the specification, before any injector is started; nothing switches them off.
+//!
+//! What is not known to be harmless is production: only loopback, addresses of network namespaces that the run made, and what the
+//! configuration lists as sandbox or staging are not. A name is judged by its tokens and by every address that it resolves to; one that does
+//! not resolve cannot be judged, so it is production. What a fault's own parameters name (an upstream, a host to cut off) is judged like
+//! the target.
+
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
+
+use super::config::{Config, Listed};
+use super::context::{self, Written, host};
+use super::front::Datum;
+use super::injector::{Probe, Readiness};
+use super::scenario::{Draft, SINGLE_SHARD, Trust};
+use super::{Code, Refusal};
+
+/// What the perimeter knows of the place.
+pub struct Place<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// Rules of the domain.
+    pub rules: &'a [Written],
+    /// Addresses inside network namespaces that this run made.
+    pub own_addresses: &'a [IpAddr],
+    /// Where evidence and ledger lie.
+    pub home: &'a Path,
+    /// Minute of the day, UTC.
+    pub minute: u16,
+    /// Addresses of a name.
+    pub resolve: &'a dyn Fn(&str) -> Vec<IpAddr>,
+}
+
+/// Addresses of a name, as the system resolves it.
+pub fn resolve(name: &str) -> Vec<IpAddr> {
+    (name, 0).to_socket_addrs().map(|list| list.map(|a| a.ip()).collect()).unwrap_or_default()
+}
+
+/// Refusals 1 to 5, from what is written alone.
+///
+/// # Errors
+/// The first refusal.
+pub fn judge(draft: &Draft<'_>, place: &Place<'_>) -> Result<(), Refusal> {
+    let trust = draft.text("trust_level").as_deref().and_then(Trust::from_name);
+    if trust != Some(Trust::ProductionAuthorized)
+        && let Some(why) = production(draft, place)
+    {
+        let why = format!("{why}; `trust_level: production-authorized` with a `change-ticket` allows it");
+        return Err(Refusal::new(Code::ProdUnauthorized, why));
+    }
+    if trust == Some(Trust::ProductionAuthorized) && draft.text("change-ticket").is_none() {
+        let why = "`trust_level: production-authorized` needs a `change-ticket` that says who approved it";
+        return Err(Refusal::new(Code::ProdUnauthorized, why));
+    }
+    blast_radius(draft)?;
+    if draft.text("steady_state").is_none() {
+        return Err(Refusal::new(Code::NoSteadyState, "`steady_state` is missing: what must hold, over SLIs"));
+    }
+    if !matches!(draft.get("rollback_after_sec"), Some(Datum::Int(1..))) {
+        let why = "`rollback_after_sec` is missing or no number from 1 on: the fault must be gone by then";
+        return Err(Refusal::new(Code::NoSteadyState, why));
+    }
+    own_evidence(draft, place)?;
+    context::judge(place.rules, draft, place.minute)
+}
+
+/// Refusals 6 and 7, from what an injector found here.
+///
+/// # Errors
+/// The outer: the injector is missing. `Ok(Some(reason))`: it is to be skipped for want of a privilege.
+pub fn ready(probe: &Probe) -> Result<Option<String>, Refusal> {
+    match &probe.state {
+        Readiness::Ready => Ok(None),
+        Readiness::Missing(how) => {
+            Err(Refusal::new(Code::InjectorMissing, format!("injector {}: {how}", probe.injector)))
+        }
+        Readiness::Unprivileged(what) => Ok(Some(format!("insufficient-privilege: {what}"))),
+    }
+}
+
+fn blast_radius(draft: &Draft<'_>) -> Result<(), Refusal> {
+    let refuse = |why: String| Err(Refusal::new(Code::BlastRadiusInvalid, why));
+    match draft.get("blast_radius_pct") {
+        None => refuse("`blast_radius_pct` is missing: the share that may be hit, 1 to 100".into()),
+        Some(Datum::Int(100)) if draft.text("target_class").as_deref() != Some(SINGLE_SHARD) => {
+            refuse(format!("`blast_radius_pct: 100` is only for `target_class: {SINGLE_SHARD}`"))
+        }
+        Some(Datum::Int(1..=100)) => Ok(()),
+        Some(Datum::Int(n)) => refuse(format!("`blast_radius_pct` is a whole number from 1 to 100, not {n}")),
+        Some(other) => refuse(format!("`blast_radius_pct` is a whole number from 1 to 100, not {}", other.kind())),
+    }
+}
+
+/// Why the target, or something that the fault names, is production.
+fn production(draft: &Draft<'_>, place: &Place<'_>) -> Option<String> {
+    let Some(target) = draft.text("target") else {
+        return Some("`target` is missing, so it cannot be shown not to be production".into());
+    };
+    let named = draft.fault_fields().into_iter().filter(|(key, value)| names_a_host(key, value));
+    let all = std::iter::once(("target".to_string(), target)).chain(named.map(|(key, v)| (format!("fault.{key}"), v)));
+    all.into_iter().find_map(|(key, value)| is_production(&value, place).map(|why| format!("`{key}: {value}` {why}")))
+}
+
+/// Does a parameter of a fault name something on a network? By its key, or because it reads like an address.
+fn names_a_host(key: &str, value: &str) -> bool {
+    let last = key.rsplit('.').next().unwrap_or(key);
+    let keys = [
+        "upstream",
+        "host",
+        "hosts",
+        "from",
+        "to",
+        "url",
+        "address",
+        "endpoint",
+        "listen",
+        "destination",
+        "context",
+        "template",
+    ];
+    let address = host(value).parse::<IpAddr>().is_ok();
+    (keys.contains(&last) && !value.is_empty()) || address || value.starts_with("arn:") || value.contains("://")
+}
+
+fn is_production(target: &str, place: &Place<'_>) -> Option<String> {
+    let name = host(target);
+    let token = target
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .map(str::to_lowercase)
+        .find(|t| matches!(t.as_str(), "prod" | "production" | "prd" | "live"));
+    if let Some(token) = token {
+        return Some(format!("bears the token `{token}`"));
+    }
+    let listed = place.config.of_name(target).or_else(|| place.config.of_name(name));
+    match listed {
+        Some(Listed::Production) => return Some("is listed as production".into()),
+        Some(Listed::Sandbox | Listed::Staging) => return None,
+        None => {}
+    }
+    if target.starts_with("arn:") || target.starts_with("kube:") {
+        return Some("is not listed in .elench/config.toml as sandbox or staging".into());
+    }
+    let addresses = match name.parse::<IpAddr>() {
+        Ok(address) => vec![address],
+        Err(_) => (place.resolve)(name),
+    };
+    if addresses.is_empty() {
+        return Some("does not resolve, so it cannot be shown not to be production".into());
+    }
+    addresses.into_iter().find_map(|address| {
+        let address = address.to_canonical();
+        match place.config.of_address(address) {
+            Some(Listed::Production) => Some(format!("is {address}, which is listed as production")),
+            Some(Listed::Sandbox | Listed::Staging) => None,
+            None if address.is_loopback() || place.own_addresses.contains(&address) => None,
+            None => Some(format!(
+                "is {address}, which is neither loopback nor listed in .elench/config.toml as sandbox or staging"
+            )),
+        }
+    })
+}
+
+/// Would the fault reach our own evidence or ourselves?
+fn own_evidence(draft: &Draft<'_>, place: &Place<'_>) -> Result<(), Refusal> {
+    let home = place.home.canonicalize().unwrap_or_else(|_| place.home.to_path_buf());
+    let ours = i64::from(std::process::id());
+    for (key, value) in draft.fault_fields() {
+        let path = Path::new(&value);
+        let touches = path.is_absolute() && {
+            let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+            home.starts_with(&path) || path.starts_with(&home)
+        };
+        let last = key.rsplit('.').next().unwrap_or(&key);
+        let mount = matches!(last, "mount" | "device" | "dir" | "path" | "file");
+        if touches && mount {
+            let why = format!("`fault.{key}: {value}` reaches the evidence of Elench itself, at {}", home.display());
+            return Err(Refusal::new(Code::ContextConflict, why));
+        }
+        if last == "pids" && value.parse() == Ok(ours) {
+            return Err(Refusal::new(Code::ContextConflict, format!("`fault.{key}: {value}` is Elench itself")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
