@@ -350,7 +350,7 @@ fn run(
             .map_or_else(Found::NotRun, |found| Found::Linear(Box::new(found))),
         "isolation" => {
             let each = options.anomalies.as_ref().map(|table| tell_each(checker.name, name, history, table));
-            isolation::judge(history, workload.name, &options.asked, &options.budget, options.examples, each)
+            isolation::judge(history, workload.name, &asked(options), &options.budget, options.examples, each)
                 .map_or_else(Found::NotRun, |found| Found::Isolation(Box::new(found)))
         }
         "stats" => Found::Stats(stats(history)),
@@ -361,6 +361,12 @@ fn run(
     let result = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Found::NotRun("the checker failed: this is a fault of Elench, please report it".into()));
     Finding { checker, result, elapsed: start.elapsed() }
+}
+
+/// What is asked of transactions, with the initial value.
+fn asked(options: &CheckOptions) -> Asked {
+    let initial = Some(options.initial.to_edn()).filter(|text| text != "nil");
+    Asked { initial: options.asked.initial.clone().or(initial), ..options.asked.clone() }
 }
 
 /// Runs a checker of deliveries, sessions or invariants. Of a history whose order or keys are in doubt it says nothing.

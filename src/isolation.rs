@@ -28,6 +28,8 @@ pub struct Asked {
     pub all: bool,
     /// What is assumed of each register.
     pub assumptions: Assumptions,
+    /// The EDN text of the value that registers have before anybody writes them; none for nil.
+    pub initial: Option<String>,
 }
 
 /// What was found, judged.
@@ -49,6 +51,10 @@ pub struct Isolation {
     pub all: bool,
     /// Does the order that shows validity keep real time?
     pub real_time: bool,
+    /// What was assumed of each register.
+    pub assumptions: Assumptions,
+    /// The initial value of registers, where it is not nil.
+    pub initial: Option<String>,
 }
 
 impl Isolation {
@@ -63,7 +69,7 @@ impl Isolation {
         let open = self.workload == "rw-register" && self.result.order.is_none();
         (self.valid.0 == Valid::Yes && open).then_some(
             "no anomaly can be proven from this history; as it does not tell the order of all versions, one may have happened \
-             (--wfr-keys, --sequential-keys and --linearizable-keys, where they are true, tell more)",
+             (--wfr-keys, --sequential-keys, --linearizable-keys and --commit-timestamps, where they are true, tell more)",
         )
     }
 
@@ -118,13 +124,16 @@ pub fn judge(
         return Err(format!("{models} needs the order of real time, and {format} does not record it"));
     }
     let flaw = Arc::new(Mutex::new(None));
+    let holder = Holder::new(workload, asked.assumptions, asked.initial.as_deref());
+    let holder = Arc::new(Mutex::new(holder));
     let everything = asked.all || demand.rests_on_stronger();
     let options = Options {
         real_time: real_time && (everything || demand.needs_realtime()),
         process: everything || demand.needs_process(),
         examples: examples.max(1),
         certificate: true,
-        each: each.map(|each| checked(history, workload, each, &flaw)),
+        initial: asked.initial.clone(),
+        each: each.map(|each| checked(history, each, &holder, &flaw)),
         extra: if asked.all { KINDS.union(demand.extra()) } else { demand.extra() },
     };
     let result = match workload {
@@ -133,10 +142,12 @@ pub fn judge(
         other => return Err(format!("no checker judges transactions of the workload {other}")),
     };
     let told = flaw.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let examples = result.findings.values().flat_map(|f| &f.examples);
-    if let Some(why) = told.or_else(|| examples.filter_map(|e| fault(history, workload, e)).next()) {
+    let mut holder = holder.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut examples = result.findings.values().flat_map(|f| &f.examples);
+    if let Some(why) = told.or_else(|| examples.find_map(|e| holder.fault(history, e))) {
         return Err(format!("fault of the checker, please report it: a cycle does not hold: {why}"));
     }
+    drop(holder);
     let found = result.kinds();
     let unchecked = unchecked(demand.models, result.looked_for, found);
     let valid = verdict(&result, demand, found, unchecked);
@@ -148,31 +159,60 @@ pub fn judge(
         unchecked,
         all: asked.all,
         real_time: options.real_time,
+        assumptions: asked.assumptions,
+        initial: asked.initial.clone().filter(|_| workload == "rw-register"),
         result,
     })
 }
 
-/// Holds a cycle against the history, by code that shares nothing with the search; none where there is no such code yet: for
-/// registers.
-pub fn held(history: &History, workload: &str, cycle: &ExplainedCycle) -> Option<Result<(), String>> {
-    (workload == "list-append").then(|| verify::cycle(history, cycle))
+/// Holds cycles against a history, by code that shares nothing with the search.
+pub struct Holder {
+    workload: String,
+    assumptions: Assumptions,
+    initial: Option<String>,
+    /// Of registers, once a cycle of them was asked for.
+    registers: Option<verify::Registers>,
 }
 
-/// Why an anomaly that was found does not hold.
-fn fault(history: &History, workload: &str, anomaly: &Explained) -> Option<String> {
-    match anomaly {
-        Explained::Cycle(cycle) => held(history, workload, cycle)?.err(),
-        Explained::Case(_) => None,
+impl Holder {
+    /// For a workload. Registers are assumed to be of a kind, and to hold the initial value (EDN, none for nil) before anybody writes them.
+    pub fn new(workload: &str, assumptions: Assumptions, initial: Option<&str>) -> Holder {
+        Holder { workload: workload.into(), assumptions, initial: initial.map(str::to_string), registers: None }
+    }
+
+    /// Does a cycle hold? None where there is no code that knows the workload. All calls must be about one history.
+    pub fn holds(&mut self, history: &History, cycle: &ExplainedCycle) -> Option<Result<(), String>> {
+        match &*self.workload {
+            "list-append" => Some(verify::cycle(history, cycle)),
+            "rw-register" => {
+                let registers = self
+                    .registers
+                    .get_or_insert_with(|| verify::Registers::new(history, self.assumptions, self.initial.as_deref()));
+                Some(registers.cycle(history, cycle))
+            }
+            _ => None,
+        }
+    }
+
+    /// Why an anomaly that was found does not hold.
+    fn fault(&mut self, history: &History, anomaly: &Explained) -> Option<String> {
+        match anomaly {
+            Explained::Cycle(cycle) => self.holds(history, cycle)?.err(),
+            Explained::Case(_) => None,
+        }
     }
 }
 
 /// Tells only of what holds, and keeps the first fault otherwise.
-fn checked(history: &History, workload: &'static str, each: Each, flaw: &Arc<Mutex<Option<String>>>) -> Each {
-    let (history, flaw) = (history.clone(), flaw.clone());
-    Each::new(move |anomaly| match fault(&history, workload, anomaly) {
-        None => each.tell(anomaly),
-        Some(why) => {
-            flaw.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+fn checked(history: &History, each: Each, holder: &Arc<Mutex<Holder>>, flaw: &Arc<Mutex<Option<String>>>) -> Each {
+    let (history, holder, flaw) = (history.clone(), holder.clone(), flaw.clone());
+    Each::new(move |anomaly| {
+        let fault = holder.lock().unwrap_or_else(PoisonError::into_inner).fault(&history, anomaly);
+        match fault {
+            None => each.tell(anomaly),
+            Some(why) => {
+                flaw.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+            }
         }
     })
 }
@@ -188,8 +228,7 @@ fn verdict(result: &TxnResult, demand: Demand, found: AnomalySet, unchecked: Mod
     if result.coverage.with_status(Status::Ok) == 0 {
         return unknown("no transaction was acknowledged".into());
     }
-    let undecided = found.intersection(AnomalySet::UNDECIDED);
-    if let Some(kind) = undecided.iter().next() {
+    if let Some(kind) = result.open().iter().next() {
         return unknown(format!("{}: {}", kind.name(), kind.about()));
     }
     let open = demand.anomalies.without(AnomalySet::UNDECIDED).without(result.looked_for);

@@ -287,6 +287,12 @@ fn isolation_json(found: &Isolation, history: &History, out: &mut Map<String, Js
     out.insert("not".into(), json!(found.boundary.not.names()));
     out.insert("also_not".into(), json!(found.boundary.also_not.names()));
     out.insert("not_checked".into(), json!(found.unchecked.names()));
+    if found.workload == "rw-register" {
+        out.insert("assumed".into(), json!(found.assumptions.names()));
+    }
+    if let Some(initial) = &found.initial {
+        out.insert("initial".into(), json!(initial));
+    }
     if let Some(limits) = found.limits() {
         out.insert("limits".into(), json!(limits));
     }

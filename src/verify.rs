@@ -10,12 +10,13 @@ use elench_checkers::linear::verify::{has_order, verify as verify_order};
 use elench_checkers::linear::{Operation, Problem};
 use elench_checkers::model::Model;
 use elench_checkers::outcome::OpId;
-use elench_checkers::txn::verify::order as serial_order;
+use elench_checkers::txn::register::Assumptions;
+use elench_checkers::txn::verify::{order as serial_order, register_order};
 use elench_formats::History;
 use serde_json::Value as Json;
 
 use crate::certificate;
-use crate::isolation::held;
+use crate::isolation::Holder;
 use crate::judge::{Case, Judge, Problems, Reads};
 
 /// Configurations to try at most for one core: some seconds.
@@ -84,6 +85,7 @@ pub fn verify(document: &Json, history: &History) -> Result<Vec<Verified>, Strin
 /// The order of a valid history is replayed; each step of a cycle is looked up in the history.
 fn isolation(checker: &Json, history: &History) -> Vec<Verified> {
     let certificate = &checker["certificate"];
+    let (workload, initial) = (checker["workload"].as_str().unwrap_or("?"), checker["initial"].as_str());
     let mut verified = Vec::new();
     if let Some(order) = ids(&certificate["order"]) {
         let real_time = certificate["real_time"] == true;
@@ -92,19 +94,36 @@ fn isolation(checker: &Json, history: &History) -> Vec<Verified> {
             order.len(),
             if real_time { " that keeps real time" } else { "" }
         );
-        let holds = serial_order(history, &order, real_time).map_or_else(Holds::No, |()| Holds::Yes);
-        verified.push(Verified { what, holds });
+        let runs = match workload {
+            "rw-register" => register_order(history, &order, initial, real_time),
+            _ => serial_order(history, &order, real_time),
+        };
+        verified.push(Verified { what, holds: runs.map_or_else(Holds::No, |()| Holds::Yes) });
     }
-    let workload = checker["workload"].as_str().unwrap_or("?");
+    let assumptions = match assumptions(checker) {
+        Ok(assumptions) => assumptions,
+        Err(why) => {
+            verified.push(Verified { what: "what was assumed".into(), holds: Holds::NotKnown(why) });
+            return verified;
+        }
+    };
+    let mut holder = Holder::new(workload, assumptions, initial);
     let claims = checker["violations"].as_array().map_or(&[][..], Vec::as_slice);
     verified.extend(claims.iter().map(|claim| {
         let what = claim["kind"].as_str().unwrap_or("?").to_string();
-        Verified { holds: anomaly(history, workload, &what, claim), what }
+        Verified { holds: anomaly(history, &mut holder, workload, &what, claim), what }
     }));
     verified
 }
 
-fn anomaly(history: &History, workload: &str, kind: &str, claim: &Json) -> Holds {
+/// What the document says was assumed of registers.
+fn assumptions(checker: &Json) -> Result<Assumptions, String> {
+    let names = checker["assumed"].as_array().map_or(&[][..], Vec::as_slice);
+    let names = names.iter().map(|name| name.as_str().ok_or("\"assumed\" holds what is no name"));
+    Assumptions::from_names(names.collect::<Result<Vec<_>, _>>()?)
+}
+
+fn anomaly(history: &History, holder: &mut Holder, workload: &str, kind: &str, claim: &Json) -> Holds {
     let certificate = &claim["certificate"];
     if certificate["kind"] != "cycle" {
         return Holds::NotKnown("what is no cycle cannot be verified yet".into());
@@ -116,7 +135,7 @@ fn anomaly(history: &History, workload: &str, kind: &str, claim: &Json) -> Holds
     if ids(&claim["ops"]) != Some(cycle.steps.iter().map(|s| s.from).collect()) {
         return Holds::No("its operations are not those of its cycle".into());
     }
-    match held(history, workload, &cycle) {
+    match holder.holds(history, &cycle) {
         Some(Ok(())) => Holds::Yes,
         Some(Err(why)) => Holds::No(why),
         None => Holds::NotKnown(format!("cycles of the workload {workload} cannot be verified yet")),

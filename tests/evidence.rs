@@ -17,6 +17,7 @@ use elench::verify::{Holds, Verified, verify};
 use elench_checkers::graph::Rel;
 use elench_checkers::txn::anomaly::Anomaly;
 use elench_checkers::txn::cycles::kind_of;
+use elench_checkers::txn::weak::KINDS;
 use elench_formats::History;
 use elench_formats::build::{BuildOptions, HistoryBuilder};
 use elench_formats::notation;
@@ -115,7 +116,10 @@ fn each_anomaly_that_is_counted_is_a_row() {
                 let rels: Vec<Rel> = row.relations.iter().map(|r| Rel::from_name(r).unwrap()).collect();
                 assert_eq!(rels.len(), row.ops.len());
                 let kind = Anomaly::from_name(&row.kind).unwrap();
-                assert!(kind.implied().contains(kind_of(&rels).unwrap()), "{row:?}");
+                let told = kind_of(&rels).unwrap();
+                // What only weaker models tell apart may bear a wider name than its relations do.
+                let weak = KINDS.contains(kind) && told.implied().contains(Anomaly::G2Item);
+                assert!(weak || kind.implied().contains(told), "{row:?}");
             }
         }
         for violation in checker["violations"].as_array().unwrap() {
@@ -287,7 +291,7 @@ fn a_certificate_is_refused_by_another_history() {
 }
 
 #[test]
-fn what_cannot_be_verified_yet_is_said_to_be_so_and_never_to_hold() {
+fn registers_called_lists_are_refused_and_an_unknown_workload_or_assumption_is_not_verified() {
     let text = "
         invoke 0 txn [[:r x nil] [:w y 1]] / invoke 1 txn [[:r y nil] [:w x 1]]
         ok 0 txn [[:r x nil] [:w y 1]] / ok 1 txn [[:r y nil] [:w x 1]]";
@@ -295,9 +299,14 @@ fn what_cannot_be_verified_yet_is_said_to_be_so_and_never_to_hold() {
     let mut document = result(&history, "rw-register");
     let found = verified(&document, &history);
     assert!(found.iter().any(|v| v.what == "G2-item"), "{found:?}");
-    assert!(found.iter().all(|v| matches!(&v.holds, Holds::NotKnown(why) if why.contains("rw-register"))), "{found:?}");
-    // To call them lists does not help.
+    assert!(found.iter().all(|v| v.holds == Holds::Yes), "{found:?}");
     let place = document["checkers"].as_array().unwrap().iter().position(|c| c["name"] == "isolation").unwrap();
     document["checkers"][place]["workload"] = json!("list-append");
     assert!(verified(&document, &history).iter().all(|v| matches!(v.holds, Holds::No(_))));
+    for (field, other) in [("workload", json!("trees")), ("assumed", json!(["luck"])), ("assumed", json!([7]))] {
+        let mut document = result(&history, "rw-register");
+        document["checkers"][place][field] = other;
+        let found = verified(&document, &history);
+        assert!(!found.is_empty() && found.iter().all(|v| matches!(v.holds, Holds::NotKnown(_))), "{found:?}");
+    }
 }

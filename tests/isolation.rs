@@ -16,7 +16,7 @@ use elench_checkers::txn::Finding;
 use elench_checkers::txn::anomaly::Anomaly;
 use elench_checkers::txn::lattice::{Demand, Model};
 use elench_checkers::txn::register::Assumptions;
-use elench_checkers::txn::verify::order as order_holds;
+use elench_checkers::txn::verify::{order as order_holds, register_order};
 use elench_formats::notation;
 use simulated::oracle::Seen;
 use simulated::{Fault, Level, Plan, Run, Workload, run};
@@ -56,7 +56,11 @@ fn judge(run: &Run, assumptions: Assumptions) -> Isolation {
         other => panic!("{:?}: {other:?}", run.plan),
     };
     if let Some(order) = &found.result.order {
-        order_holds(&history, order, true).unwrap_or_else(|why| panic!("{:?}: {why}\n{}", run.plan, run.text));
+        let holds = match run.plan.workload {
+            Workload::Lists => order_holds(&history, order, true),
+            Workload::Registers => register_order(&history, order, None, true),
+        };
+        holds.unwrap_or_else(|why| panic!("{:?}: {why}\n{}", run.plan, run.text));
     }
     found
 }
@@ -105,7 +109,7 @@ fn assumptions(level: Level, workload: Workload) -> Vec<Assumptions> {
     }
     let wfr = Assumptions { wfr_keys: true, ..none };
     let sequential = Assumptions { sequential_keys: true, ..none };
-    let all = Assumptions { wfr_keys: true, sequential_keys: true, linearizable_keys: true };
+    let all = Assumptions { wfr_keys: true, sequential_keys: true, linearizable_keys: true, ..none };
     vec![none, wfr, sequential, all]
 }
 

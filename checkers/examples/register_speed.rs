@@ -21,13 +21,26 @@ fn main() {
     };
     drop(text);
     for bits in [0, 1, 2, 4, 7] {
-        let assumptions =
-            Assumptions { wfr_keys: bits & 1 != 0, sequential_keys: bits & 2 != 0, linearizable_keys: bits & 4 != 0 };
+        let assumptions = Assumptions {
+            wfr_keys: bits & 1 != 0,
+            sequential_keys: bits & 2 != 0,
+            linearizable_keys: bits & 4 != 0,
+            ..Assumptions::default()
+        };
         let start = Instant::now();
         let result = check_rw_register(&history, &Options::default(), assumptions, &Budget::unlimited());
         let peak = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let peak = peak.lines().find(|l| l.starts_with("VmHWM")).unwrap_or("").to_string();
-        println!("{assumptions:?} {:?} {:?} {:?} {peak}", start.elapsed(), result.kinds(), result.sizes);
+        let order = if result.order.is_some() { "with an order" } else { "without one" };
+        let used = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let ticks: u64 = used.split(' ').skip(13).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
+        println!(
+            "{} ms of CPU since the start, {assumptions:?} {:?} {:?} {order} {:?} {peak}",
+            ticks * 10,
+            start.elapsed(),
+            result.kinds(),
+            result.sizes
+        );
     }
 }
 

@@ -141,6 +141,9 @@ pub struct CheckArgs {
     /// Checker isolation, rw-register: assume that a write follows what its transaction read
     #[arg(long)]
     pub wfr_keys: bool,
+    /// Checker isolation, rw-register: believe commit-ts, the time or place at which the database says that a transaction committed
+    #[arg(long)]
+    pub commit_timestamps: bool,
     /// Checker k-atomic: how many of the last values a read may return (default: finds the smallest number)
     #[arg(long, value_name = "K")]
     pub k: Option<std::num::NonZeroU32>,

@@ -68,10 +68,12 @@ fn options(args: &CheckArgs) -> Result<CheckOptions, Stop> {
             anomalies: args.anomalies.clone(),
             all: args.all_anomalies,
             assumptions: Assumptions {
+                commit_timestamps: args.commit_timestamps,
                 wfr_keys: args.wfr_keys,
                 sequential_keys: args.sequential_keys,
                 linearizable_keys: args.linearizable_keys,
             },
+            initial: None,
         },
         settings: args.settings.clone(),
         cross_check: args.cross_check,

@@ -47,7 +47,7 @@ impl Timeline {
     /// Invocations ascend. `complete` is `u64::MAX` for a transaction of unknown end; of such ones those are committed to which `seen`
     /// gives the completion of the first that saw them.
     pub fn new(invoke: &[u64], complete: &[u64], seen: &[(u32, u64)], real_time: bool) -> Timeline {
-        let by_completion = sorted(complete);
+        let by_completion = by_completion(complete);
         let mut unknown: Vec<(u64, u32)> = seen.iter().map(|&(t, at)| (at.max(invoke[t as usize]), t)).collect();
         unknown.sort_unstable();
         let mut order = Vec::with_capacity(by_completion.len() + unknown.len());
@@ -79,7 +79,7 @@ impl Timeline {
 }
 
 /// Transactions that completed, by completion. Linear where indices are dense, as those of events are.
-fn sorted(complete: &[u64]) -> Vec<u32> {
+pub(crate) fn by_completion(complete: &[u64]) -> Vec<u32> {
     let done = || complete.iter().enumerate().filter(|&(_, &c)| c != u64::MAX).map(|(t, &c)| (c, t as u32));
     let (count, last) = done().fold((0usize, 0), |(n, last), (c, _)| (n + 1, last.max(c)));
     if last < 8 * count as u64 + 64 {

@@ -198,6 +198,18 @@ impl<'a> Txns<'a> {
         out
     }
 
+    /// The code of a value by its canonical EDN text, if the history holds such a value.
+    pub fn code_of(&self, history: &History, text: &str) -> Option<i64> {
+        match text.parse::<i64>() {
+            Ok(n) if n != NIL && (!self.translated || n >= LOW) => return Some(n),
+            _ if text == "nil" => return Some(NIL),
+            _ if !self.translated => return None,
+            _ => {}
+        }
+        let own = || self.texts.iter().position(|t| **t == *text).map(|i| FIRST_EXTRA + i as i64);
+        history.texts().find(text).map(|t| FIRST_TEXT + i64::from(t)).or_else(own)
+    }
+
     /// The EDN text of a key by its number.
     pub fn key_text(&self, history: &History, key: u32) -> String {
         let mut out = String::new();
@@ -258,6 +270,12 @@ impl ByKey {
     pub fn get(&self, key: usize) -> (&[Mop], &[Txn]) {
         let range = self.offsets[key] as usize..self.offsets[key + 1] as usize;
         (&self.mops[range.clone()], &self.txns[range])
+    }
+
+    /// How many micro-operations there are on some keys.
+    #[inline]
+    pub fn count(&self, keys: std::ops::Range<usize>) -> usize {
+        (self.offsets[keys.end] - self.offsets[keys.start]) as usize
     }
 
     /// Keys cut into runs with about so many micro-operations each.

@@ -49,6 +49,8 @@ pub struct Options {
     pub examples: usize,
     /// Give the order of transactions, where there is one.
     pub certificate: bool,
+    /// Registers: the EDN text of the value that keys have before anybody writes them; none for nil.
+    pub initial: Option<String>,
     /// Wants to be told of every anomaly that is counted, not only of the examples.
     pub each: Option<Each>,
     /// Kinds to look for besides those that are always looked for, and to decide whatever the order of versions that nobody
@@ -85,6 +87,16 @@ impl Options {
         if self.each.is_some() { u64::MAX } else { lists::EXAMPLES }
     }
 
+    /// Kinds whose relations are looked at.
+    fn related(&self, real_time: bool) -> AnomalySet {
+        let related = |kind: &Anomaly| match kind.relations() {
+            Relations::Data => true,
+            Relations::Process => self.process,
+            Relations::Realtime => real_time,
+        };
+        AnomalySet::ALL.iter().filter(related).collect()
+    }
+
     /// Cycles of each kind that have to be kept.
     fn cycles(&self) -> usize {
         if self.each.is_some() { usize::MAX } else { self.examples }
@@ -93,7 +105,15 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { real_time: true, process: true, examples: 4, certificate: true, each: None, extra: AnomalySet::EMPTY }
+        Options {
+            real_time: true,
+            process: true,
+            examples: 4,
+            certificate: true,
+            initial: None,
+            each: None,
+            extra: AnomalySet::EMPTY,
+        }
     }
 }
 
@@ -176,7 +196,7 @@ impl TxnResult {
         if let Some(why) = &self.undecided {
             return Outcome::unknown(self.coverage.clone(), why.clone());
         }
-        if let Some(kind) = self.kinds().intersection(AnomalySet::UNDECIDED).iter().next() {
+        if let Some(kind) = self.open().iter().next() {
             return Outcome::unknown(self.coverage.clone(), Why::Other(format!("{kind}: {}", kind.about())));
         }
         let unchecked = lattice::unchecked(demand.models, self.looked_for, self.kinds());
@@ -186,6 +206,12 @@ impl TxnResult {
         }
         let order = |ops: &Vec<OpId>| Certificate::Orders(vec![KeyOrder { key: None, order: Some(ops.clone()) }]);
         Outcome::valid(self.coverage.clone(), self.order.as_ref().map(order))
+    }
+
+    /// Kinds found that leave something undecided. Who wrote what was read need not be known where an order explains everything.
+    pub fn open(&self) -> AnomalySet {
+        let known = if self.order.is_some() { AnomalySet::of(&[Anomaly::DuplicateWrites]) } else { AnomalySet::EMPTY };
+        self.kinds().intersection(AnomalySet::UNDECIDED).without(known)
     }
 
     /// Keeps an example while there are few, and tells whoever wants all.
@@ -219,12 +245,7 @@ impl TxnResult {
             true => AnomalySet::ALL,
             false => AnomalySet::ALL.without(weak::KINDS).union(options.extra.intersection(weak::KINDS)),
         };
-        let related = |kind: &Anomaly| match kind.relations() {
-            Relations::Data => true,
-            Relations::Process => options.process,
-            Relations::Realtime => real_time,
-        };
-        self.looked_for = self.looked_for.without(weak.undecided).iter().filter(related).collect();
+        self.looked_for = self.looked_for.without(weak.undecided).intersection(options.related(real_time));
         weak.cycles.into_iter().for_each(|cycle| found.add(cycle, options.cycles()));
         if let Some(spent) = weak.spent {
             self.undecided = Some(Why::Spent(spent));
@@ -320,14 +341,15 @@ impl TxnResult {
         }
         self.unnamed = found.unnamed;
         if options.certificate && self.findings.keys().all(|k| *k == Anomaly::EmptyGraph) {
-            self.order = found.order.map(|order| serial(timeline, graph, lists, order));
+            let ops = |order: Vec<u32>| order.into_iter().map(|t| lists.op(t)).collect();
+            self.order = found.order.map(|order| ops(serial(timeline, graph, order)));
         }
     }
 }
 
 /// The order of all committed transactions: as they completed, but for those that may have lain on cycles, which fill their
 /// places in the order that the search gave them.
-fn serial(timeline: &Timeline, graph: &Graph<'_>, lists: &Lists<'_>, sorted: Vec<u32>) -> Vec<OpId> {
+fn serial(timeline: &Timeline, graph: &Graph<'_>, sorted: Vec<u32>) -> Vec<Txn> {
     let mut by_place: Vec<u32> = sorted;
     // Edges between windows point forward: what lies in an earlier one may be moved before all of a later one.
     let mut window = vec![0u32; timeline.position.len()];
@@ -339,7 +361,7 @@ fn serial(timeline: &Timeline, graph: &Graph<'_>, lists: &Lists<'_>, sorted: Vec
     by_place.sort_by_key(|&t| window[t as usize]);
     let mut next = by_place.into_iter();
     let at = |&t: &u32| if graph.is_inside(t) { next.next().unwrap_or(t) } else { t };
-    timeline.order.iter().map(at).map(|t| lists.op(t)).collect()
+    timeline.order.iter().map(at).collect()
 }
 
 /// Does no transaction say anything about the order of another one?

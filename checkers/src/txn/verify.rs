@@ -3,8 +3,12 @@
 //! Everything is looked up in the history by operation; nothing of the search, its graph or its columns is used. A cycle holds when
 //! every step does, the steps close, and their relations make it what it is called. An order holds when running the
 //! transactions one after the other gives every read what it returned, and no transaction stands after one that was invoked only when
-//! it had completed. O(history) for an order; for a cycle O(lists that its steps name),
-//! and O(history) once if a transaction of it was not acknowledged.
+//! it had completed. O(history) for an order; for a cycle of lists O(lists that its steps name), and O(history) once if a transaction
+//! of it was not acknowledged.
+//!
+//! Cycles of registers also rest on what is assumed of keys ([`Registers`]): O(history) for all of them together, and O(transactions on
+//! a key), in the worst case, a step. A step holds when it follows from the assumptions, also where these contradict each other on a key;
+//! the checker, which trusts no source that does, claims fewer.
 
 use elench_formats::History;
 use elench_formats::columns::{MopRef, Scalar, ValueRef};
@@ -15,6 +19,7 @@ use hashbrown::{HashMap, HashSet};
 use super::anomaly::Anomaly;
 use super::cycles::kind_of;
 use super::explain::{ExplainedCycle, MopAt, Reason, Step};
+use super::register::{Assumptions, timestamps};
 use crate::graph::Rel;
 use crate::outcome::OpId;
 
@@ -23,10 +28,19 @@ use crate::outcome::OpId;
 /// # Errors
 /// What does not hold.
 pub fn cycle(history: &History, cycle: &ExplainedCycle) -> Result<(), String> {
+    let mut facts = Facts::new(history);
+    closed(history, cycle, |s| step(&mut facts, s))
+}
+
+/// Does a cycle close, does each step hold, and is it what it is called?
+fn closed(
+    history: &History,
+    cycle: &ExplainedCycle,
+    mut step: impl FnMut(&Step) -> Result<(), String>,
+) -> Result<(), String> {
     if cycle.steps.len() < 2 {
         return Err("it has fewer than two steps".into());
     }
-    let mut facts = Facts::new(history);
     let mut passed: HashSet<OpId, FixedState> = HashSet::default();
     for (i, s) in cycle.steps.iter().enumerate() {
         let next = &cycle.steps[(i + 1) % cycle.steps.len()];
@@ -36,7 +50,7 @@ pub fn cycle(history: &History, cycle: &ExplainedCycle) -> Result<(), String> {
         if !passed.insert(s.from) {
             return Err(format!("it passes {} twice", s.from));
         }
-        step(&mut facts, s).map_err(|why| format!("{} → {} ({}): {why}", s.from, s.to, s.rel))?;
+        step(s).map_err(|why| format!("{} → {} ({}): {why}", s.from, s.to, s.rel))?;
     }
     if let Some(holds) = weaker(history, cycle) {
         return holds.and_then(|holds| holds.then_some(()).ok_or_else(|| format!("it is no {}", cycle.kind)));
@@ -260,6 +274,13 @@ fn step(facts: &mut Facts<'_>, step: &Step) -> Result<(), String> {
             let was_read = facts.holds(list, &item);
             (!was_read).then_some(()).ok_or_else(|| format!("{} was read", element(facts.history, write)))
         }
+        (rel, reason) => in_time(from, to, rel, reason),
+    }
+}
+
+/// A step that rests on when transactions ran.
+fn in_time(from: OpRef<'_>, to: OpRef<'_>, rel: Rel, reason: &Reason) -> Result<(), String> {
+    match (rel, reason) {
         (Rel::Process, &Reason::Process(process)) => {
             let same = from.process() == Some(process) && to.process() == Some(process);
             let earlier = from.index() < to.index() && from.status() == Status::Ok;
@@ -276,12 +297,54 @@ fn step(facts: &mut Facts<'_>, step: &Step) -> Result<(), String> {
     }
 }
 
-/// Holds a serial order against the history.
+/// Holds a serial order of transactions on lists against the history.
 ///
 /// # Errors
 /// What does not hold.
 pub fn order(history: &History, order: &[OpId], real_time: bool) -> Result<(), String> {
     let mut lists: HashMap<Scalar, Vec<Item>, FixedState> = HashMap::default();
+    in_order(history, order, real_time, |op| run(history, op, &mut lists))
+}
+
+/// Holds a serial order of transactions on registers against the history. `initial` is the EDN text of the value that keys have before
+/// anybody writes them; none is nil.
+///
+/// # Errors
+/// What does not hold.
+pub fn register_order(history: &History, order: &[OpId], initial: Option<&str>, real_time: bool) -> Result<(), String> {
+    let initial = initial.unwrap_or("nil");
+    let mut there: HashMap<Scalar, ValueRef<'_>, FixedState> = HashMap::default();
+    let same = |seen: ValueRef<'_>, written: Option<&ValueRef<'_>>| match (seen.scalar(), written.map(|w| w.scalar())) {
+        (Some(seen), Some(Some(written))) => seen == written,
+        _ => text(history, seen) == written.map_or(initial.to_string(), |&w| text(history, w)),
+    };
+    in_order(history, order, real_time, |op| {
+        for mop in op.txn().into_iter().flat_map(|t| t.iter()) {
+            let name = op.mop_name(mop.f);
+            if is_write(name) {
+                there.insert(mop.key, mop.value);
+            } else if !is_read(name) {
+                return Err(format!("does what is neither a read nor a write: {name}"));
+            } else if op.status() == Status::Ok && mop.known && !same(mop.value, there.get(&mop.key)) {
+                let seen = there.get(&mop.key).map_or(initial.to_string(), |&w| text(history, w));
+                return Err(format!("would have read {seen}, not {}", text(history, mop.value)));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn is_write(name: &str) -> bool {
+    matches!(name, "w" | "write")
+}
+
+/// Runs transactions in an order, which must hold every one that completed, none that failed, and keep real time where that is asked.
+fn in_order<'h>(
+    history: &'h History,
+    order: &[OpId],
+    real_time: bool,
+    mut run: impl FnMut(OpRef<'h>) -> Result<(), String>,
+) -> Result<(), String> {
     let mut placed = vec![false; history.len()];
     let mut latest_invocation = 0;
     for &id in order {
@@ -297,7 +360,7 @@ pub fn order(history: &History, order: &[OpId], real_time: bool) -> Result<(), S
             return Err(format!("{id} stands after one that was invoked only when it had completed"));
         }
         latest_invocation = latest_invocation.max(op.index());
-        run(history, op, &mut lists).map_err(|why| format!("{id} {why}"))?;
+        run(op).map_err(|why| format!("{id} {why}"))?;
     }
     let missing = |&(row, op): &(usize, OpRef<'_>)| {
         op.is_client() && op.status() == Status::Ok && op.txn().is_some() && !placed[row]
@@ -344,4 +407,328 @@ fn run(history: &History, op: OpRef<'_>, lists: &mut HashMap<Scalar, Vec<Item>, 
         }
     }
     Ok(())
+}
+
+/// What a transaction that did not fail did with a register.
+struct Access {
+    op: OpId,
+    acknowledged: bool,
+    process: Option<i64>,
+    completed: Option<u64>,
+    /// Places and values, in order: of all writes, and of reads whose answer is known.
+    mops: Vec<(u32, bool, Value)>,
+    /// What others see it read: first of all, and not its own later write.
+    read: Option<Value>,
+    /// What it left, if it wrote.
+    wrote: Option<Value>,
+}
+
+/// The number of a value of a register.
+type Value = u32;
+
+/// What transactions did with one register. Those that failed are left out.
+#[derive(Default)]
+struct OnKey {
+    numbers: HashMap<Item, Value, FixedState>,
+    /// In order of invocation.
+    accesses: Vec<Access>,
+    by_op: HashMap<OpId, u32, FixedState>,
+    /// By process, its accesses in order; and by access, its place there.
+    processes: HashMap<i64, Vec<u32>, FixedState>,
+    places: Vec<u32>,
+    /// By value: how many transactions wrote it.
+    writers: Vec<u32>,
+    /// By value: acknowledged accesses that left it.
+    left: Vec<Vec<u32>>,
+    /// By value: who read it and then wrote something.
+    updates: Vec<Vec<u32>>,
+    /// By value: when it was committed, if that is said. And committed values by that, the latest first.
+    when: Vec<Option<[i64; 2]>>,
+    stamped: Vec<([i64; 2], Value)>,
+}
+
+/// What is known of registers, to hold cycles against: what is assumed of keys, and what transactions did with those that cycles were
+/// about until now.
+pub struct Registers {
+    assumptions: Assumptions,
+    initial: Item,
+    /// By key: rows of operations that did something with it and did not fail.
+    rows: HashMap<Scalar, Vec<u32>, FixedState>,
+    /// Unacknowledged transactions of which an acknowledged read returned what nobody else wrote.
+    seen: HashSet<OpId, FixedState>,
+    keys: HashMap<Scalar, OnKey, FixedState>,
+}
+
+impl Registers {
+    /// Goes over the history. `initial` is the EDN text of the value that keys have before anybody writes them; none is nil.
+    pub fn new(history: &History, assumptions: Assumptions, initial: Option<&str>) -> Registers {
+        let initial = match initial.unwrap_or("nil") {
+            "nil" => Item::Scalar(Scalar::Nil),
+            text => match (text.parse(), history.texts().find(text)) {
+                (Ok(number), _) => Item::Scalar(Scalar::Int(number)),
+                (_, Some(id)) => Item::Scalar(Scalar::Text(id)),
+                _ => Item::Text(text.into()),
+            },
+        };
+        let mut rows: HashMap<Scalar, Vec<u32>, FixedState> = HashMap::default();
+        for (row, op) in history.ops().enumerate().filter(|(_, op)| op.is_client() && op.status() != Status::Fail) {
+            for mop in mops(op) {
+                let rows = rows.entry(mop.key).or_default();
+                if rows.last() != Some(&(row as u32)) {
+                    rows.push(row as u32);
+                }
+            }
+        }
+        let seen = seen_writers(history, &initial);
+        Registers { assumptions, initial, rows, seen, keys: HashMap::default() }
+    }
+
+    /// Holds a cycle against the history, the same one as before.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn cycle(&mut self, history: &History, cycle: &ExplainedCycle) -> Result<(), String> {
+        closed(history, cycle, |s| self.step(history, s))
+    }
+
+    fn step(&mut self, history: &History, step: &Step) -> Result<(), String> {
+        let (from, to) = (op(history, step.from)?, op(history, step.to)?);
+        let Some(reason) = &step.reason else { return Err("no reason is given".into()) };
+        let (first, second) = match *reason {
+            Reason::Ww { earlier, later, .. } if step.rel == Rel::Ww => (earlier, later),
+            Reason::Wr { write, read } if step.rel == Rel::Wr => (write, read),
+            Reason::Rw { read, write } if step.rel == Rel::Rw => (read, write),
+            _ => return in_time(from, to, step.rel, reason),
+        };
+        let key = mop(history, first, Some(step.from))?.1.key;
+        if mop(history, second, Some(step.to))?.1.key != key {
+            return Err("the micro-operations are on different keys".into());
+        }
+        if !self.keys.contains_key(&key) {
+            let rows = self.rows.get(&key).map_or(&[][..], Vec::as_slice);
+            self.keys.insert(key, OnKey::new(history, key, rows, &self.seen));
+        }
+        let Some(on_key) = self.keys.get(&key) else { return Err("nobody did anything with the key".into()) };
+        let register = Register { with: self, on_key, initial: on_key.numbers.get(&self.initial).copied() };
+        let shown = |value: Value| on_key.text(history, value);
+        match step.rel {
+            Rel::Wr => match (register.write(first)?, register.read(second)?) {
+                (written, read) if written == read => Ok(()),
+                (written, read) => Err(format!("{} was written, and {} read", shown(written), shown(read))),
+            },
+            rel => {
+                let old = if rel == Rel::Rw { register.read(first)? } else { register.write(first)? };
+                let new = register.write(second)?;
+                register.is_before(old, new).then_some(()).ok_or_else(|| {
+                    format!("nothing that is assumed shows that {} comes before {}", shown(old), shown(new))
+                })
+            }
+        }
+    }
+}
+
+impl OnKey {
+    fn new(history: &History, key: Scalar, rows: &[u32], seen: &HashSet<OpId, FixedState>) -> OnKey {
+        let mut on_key = OnKey::default();
+        for op in rows.iter().map(|&row| history.op(row as usize)) {
+            on_key.note(history, key, op);
+        }
+        let (values, accesses) = (on_key.numbers.len(), &on_key.accesses);
+        let mut writers = vec![0; values];
+        let (mut left, mut updates) = (vec![Vec::new(); values], vec![Vec::new(); values]);
+        for (a, access) in (0..).zip(accesses) {
+            let mut own: Vec<Value> = access.mops.iter().filter(|m| m.1).map(|m| m.2).collect();
+            own.sort_unstable();
+            own.dedup();
+            own.into_iter().for_each(|v| writers[v as usize] += 1);
+            if let Some(value) = access.wrote.or(access.read).filter(|_| access.acknowledged) {
+                left[value as usize].push(a);
+            }
+            if let Some(read) = access.read.filter(|_| access.wrote.is_some()) {
+                updates[read as usize].push(a);
+            }
+            let processes = access.process.map(|process| on_key.processes.entry(process).or_default());
+            on_key.places.push(processes.as_ref().map_or(0, |of| of.len() as u32));
+            processes.into_iter().for_each(|of| of.push(a));
+        }
+        let stamp = |a: &Access| {
+            let op = op(history, a.op).ok().filter(|_| a.acknowledged || seen.contains(&a.op))?;
+            let when = timestamps::FIELDS.iter().find_map(|f| op.extra(f)).and_then(timestamps::timestamp)?;
+            Some((when, a.wrote?))
+        };
+        on_key.stamped = accesses.iter().filter_map(stamp).collect();
+        on_key.stamped.sort_unstable_by(|a, b| b.cmp(a));
+        on_key.when = vec![None; values];
+        on_key.stamped.iter().for_each(|&(when, value)| on_key.when[value as usize] = Some(when));
+        (on_key.writers, on_key.left, on_key.updates) = (writers, left, updates);
+        on_key
+    }
+
+    fn note(&mut self, history: &History, key: Scalar, op: OpRef<'_>) {
+        let acknowledged = op.status() == Status::Ok;
+        let mut mops: Vec<(u32, bool, Value)> = Vec::new();
+        for (at, mop) in (0..).zip(self::mops(op)).filter(|(_, mop)| mop.key == key) {
+            let name = op.mop_name(mop.f);
+            let write = is_write(name);
+            if write || (is_read(name) && mop.known && acknowledged) {
+                let next = self.numbers.len() as Value;
+                mops.push((at, write, *self.numbers.entry(item(history, mop.value)).or_insert(next)));
+            }
+        }
+        let own = |value: Value| mops.iter().any(|m| m.1 && m.2 == value);
+        let read = mops.first().filter(|m| !m.1 && !own(m.2)).map(|m| m.2);
+        let wrote = mops.iter().rev().find(|m| m.1).map(|m| m.2);
+        let id = OpId(op.index());
+        self.by_op.insert(id, self.accesses.len() as u32);
+        let (process, completed) = (op.process(), op.complete_index());
+        self.accesses.push(Access { op: id, acknowledged, process, completed, mops, read, wrote });
+    }
+
+    fn access(&self, at: MopAt) -> Result<&Access, String> {
+        let access = self.by_op.get(&at.op).map(|&a| &self.accesses[a as usize]);
+        access.ok_or_else(|| format!("{} did not commit, as far as anybody knows", at.op))
+    }
+
+    fn text(&self, history: &History, value: Value) -> String {
+        let mut out = String::new();
+        match self.numbers.iter().find(|(_, v)| **v == value).map(|(item, _)| item) {
+            Some(Item::Scalar(scalar)) => history.write_scalar(*scalar, &mut out),
+            Some(Item::Text(text)) => out.push_str(text),
+            None => out.push('?'),
+        }
+        out
+    }
+}
+
+/// A register, and what is assumed of it.
+#[derive(Clone, Copy)]
+struct Register<'a> {
+    with: &'a Registers,
+    on_key: &'a OnKey,
+    initial: Option<Value>,
+}
+
+impl Register<'_> {
+    /// Nobody else wrote it, so that all who read it read the same.
+    fn is_certain(self, value: Value) -> bool {
+        self.on_key.writers[value as usize] <= u32::from(Some(value) != self.initial)
+    }
+
+    fn committed(self, access: &Access) -> bool {
+        access.acknowledged || self.with.seen.contains(&access.op)
+    }
+
+    /// What a transaction left in a key that committed, and nobody else wrote.
+    fn write(self, at: MopAt) -> Result<Value, String> {
+        let access = self.on_key.access(at)?;
+        let last = access.mops.iter().rev().find(|m| m.1).filter(|m| m.0 == at.at);
+        let value = last.ok_or_else(|| format!("micro-operation {} of {} is not its last write", at.at, at.op))?.2;
+        if !self.committed(access) {
+            return Err(format!("{} did not commit, as far as anybody knows", at.op));
+        }
+        let certain = Some(value) != self.initial && self.is_certain(value);
+        certain.then_some(value).ok_or_else(|| format!("others wrote what {} wrote, or it was there first", at.op))
+    }
+
+    /// What others see a transaction read.
+    fn read(self, at: MopAt) -> Result<Value, String> {
+        let access = self.on_key.access(at)?;
+        let first = access.mops.first().filter(|m| m.0 == at.at && access.read == Some(m.2));
+        let value = first.map(|m| m.2).filter(|&v| self.is_certain(v));
+        value
+            .ok_or_else(|| format!("micro-operation {} of {} is no first read of what at most one wrote", at.at, at.op))
+    }
+
+    /// What a transaction met first. A read of the initial value says nothing where a write follows it.
+    fn met(self, access: &Access) -> Option<Value> {
+        match (access.read, access.wrote) {
+            (read, Some(wrote)) if read.is_none() || read == self.initial => Some(wrote),
+            (read, _) => read,
+        }
+    }
+
+    /// Does one value come before another one, by what is assumed? What follows from each source are ends of rows, so that all that comes
+    /// later is found in O(accesses).
+    fn is_before(self, old: Value, new: Value) -> bool {
+        if old == new || !self.is_certain(old) || !self.is_certain(new) {
+            return false;
+        }
+        if Some(old) == self.initial {
+            return true;
+        }
+        let OnKey { accesses, stamped, .. } = self.on_key;
+        let with = self.with.assumptions;
+        let mut reached = vec![false; self.on_key.numbers.len()];
+        let mut open = vec![old];
+        // Beyond these all are reached: by process, by invocation and by time of commitment.
+        let mut in_process: HashMap<i64, usize, FixedState> = HashMap::default();
+        let (mut in_time, mut in_commits) = (accesses.len(), 0);
+        while let Some(value) = open.pop() {
+            let mut reach = |next: Option<Value>| {
+                if let Some(next) = next.filter(|&n| n != value && self.is_certain(n))
+                    && !std::mem::replace(&mut reached[next as usize], true)
+                {
+                    open.push(next);
+                }
+            };
+            let reach_by = |access: &Access| self.met(access).filter(|_| self.committed(access));
+            if with.wfr_keys {
+                let updates = &self.on_key.updates[value as usize];
+                updates.iter().for_each(|&a| reach(accesses[a as usize].wrote));
+            }
+            for &a in &self.on_key.left[value as usize] {
+                let access = &accesses[a as usize];
+                if let Some(process) = access.process.filter(|_| with.sequential_keys) {
+                    let row = &self.on_key.processes[&process];
+                    let first = self.on_key.places[a as usize] as usize + 1;
+                    let end = in_process.entry(process).or_insert(row.len());
+                    row[first.min(*end)..*end].iter().for_each(|&b| reach(reach_by(&accesses[b as usize])));
+                    *end = first.min(*end);
+                }
+                while with.linearizable_keys
+                    && let Some(b) = in_time.checked_sub(1).map(|b| &accesses[b])
+                    && access.completed.is_some_and(|c| c < b.op.0)
+                {
+                    reach(reach_by(b));
+                    in_time -= 1;
+                }
+            }
+            let when = self.on_key.when[value as usize].filter(|_| with.commit_timestamps);
+            while let Some(&(later, next)) = stamped.get(in_commits)
+                && when.is_some_and(|when| when < later)
+            {
+                reach(Some(next));
+                in_commits += 1;
+            }
+        }
+        reached[new as usize]
+    }
+}
+
+/// Unacknowledged operations that wrote what an acknowledged read returned and nobody else wrote.
+fn seen_writers(history: &History, initial: &Item) -> HashSet<OpId, FixedState> {
+    let mut seen = HashSet::default();
+    let mut unknown: HashMap<(Scalar, Item), Option<OpId>, FixedState> = HashMap::default();
+    let may_have_written = |op: &OpRef<'_>| op.status() != Status::Fail;
+    if history.clients().all(|op| matches!(op.status(), Status::Ok | Status::Fail)) {
+        return seen;
+    }
+    for op in history.clients().filter(may_have_written) {
+        let id = OpId(op.index());
+        for m in mops(op).filter(|m| is_write(op.mop_name(m.f))) {
+            let writer = unknown.entry((m.key, item(history, m.value))).or_insert(Some(id));
+            *writer = writer.filter(|&w| w == id);
+        }
+    }
+    for op in history.clients().filter(|op| op.status() == Status::Ok) {
+        for m in mops(op).filter(|m| is_read(op.mop_name(m.f)) && m.known) {
+            let value = item(history, m.value);
+            if value != *initial
+                && let Some(&Some(writer)) = unknown.get(&(m.key, value))
+            {
+                seen.insert(writer);
+            }
+        }
+    }
+    seen
 }

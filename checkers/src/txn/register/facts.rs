@@ -3,7 +3,9 @@
 //! Of a transaction the first read of a key, if that came before any write, and its last write are told. The order of versions is as far
 //! known as it was inferred.
 
-use super::{INITIAL, Kind, Mop, NONE, Registers, Scan, Txn};
+use super::Registers;
+use super::keys::{INITIAL, Scan};
+use crate::txn::history::{Kind, Mop, NONE, Txn};
 use crate::txn::weak::facts::{Event, Order, Told, Versions};
 
 impl Versions for Registers<'_> {
@@ -12,7 +14,7 @@ impl Versions for Registers<'_> {
         keys.sort_unstable();
         keys.dedup();
         let mut told = Told::default();
-        let mut scan = Scan::new(self.txns, &self.committed, self.assumptions);
+        let mut scan = Scan::new(self.txns, &self.committed, self.assumptions, self.ranks);
         for key in keys {
             let (mops, of) = self.by_key.get(key as usize);
             let pairs = scan.infer(key, mops, of);

@@ -6,8 +6,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::txn::anomaly::AnomalySet;
+use crate::txn::explain::Explained;
 use crate::txn::lattice::tests::{ALWAYS_FOUND, corpus, kinds, strings};
 use crate::txn::lattice::{Demand, Model, boundary};
+use crate::txn::verify;
 
 fn edn(v: &Value, out: &mut String) {
     match v {
@@ -68,9 +70,26 @@ fn history(events: &Value) -> Option<History> {
 fn assumptions(options: &Value) -> Assumptions {
     let on = |name: &str| options[name].as_bool().unwrap_or(false);
     Assumptions {
+        commit_timestamps: false,
         wfr_keys: on("wfr-keys?"),
         sequential_keys: on("sequential-keys?"),
         linearizable_keys: on("linearizable-keys?"),
+    }
+}
+
+/// Holds cycles and the order against the history.
+fn holds(history: &History, assumptions: Assumptions, initial: Option<&str>, real_time: bool, result: &TxnResult) {
+    let cycles = result.findings.values().flat_map(|f| &f.examples).filter_map(|example| match example {
+        Explained::Cycle(cycle) => Some(cycle),
+        Explained::Case(_) => None,
+    });
+    let mut registers = verify::Registers::new(history, assumptions, initial);
+    for cycle in cycles {
+        registers.cycle(history, cycle).unwrap_or_else(|why| panic!("{why}: {cycle:#?}"));
+    }
+    if let Some(order) = &result.order {
+        assert!(result.kinds().is_subset(EXPLAINABLE));
+        verify::register_order(history, order, initial, real_time && history.meta().real_time).unwrap();
     }
 }
 
@@ -87,6 +106,7 @@ impl Found {
                     assert!(cycle.steps.iter().all(|s| s.reason.is_some()), "{}", example.text());
                 }
             }
+            holds(history, assumptions, None, real_time, &result);
             result.kinds()
         };
         Found([run(true, false), run(false, true), run(false, false)])
@@ -165,6 +185,9 @@ fn reason(case: &Value, asked: &Asked<'_>, found: &Found) -> Option<&'static str
     }
     if ours.contains(Anomaly::FutureRead) && asked.is_answered_by(&without(Anomaly::FutureRead)) {
         return Some("a read of one's own later write is not looked for there");
+    }
+    if ours.contains(Anomaly::DirtyUpdate) && asked.is_answered_by(&without(Anomaly::DirtyUpdate)) {
+        return Some("a dirty update of a register is not looked for there");
     }
     if !theirs.intersection(CYCLE_EXISTS).is_empty() {
         return Some("its search timed out; the kind is decided here");
@@ -267,7 +290,8 @@ fn run(name: &str) -> Option<History> {
     Some(elench_formats::open::open(path.to_str().unwrap(), &OpenOptions::default(), &|_, _| {}).unwrap())
 }
 
-const EVERY_ASSUMPTION: Assumptions = Assumptions { wfr_keys: true, sequential_keys: true, linearizable_keys: true };
+const EVERY_ASSUMPTION: Assumptions =
+    Assumptions { commit_timestamps: false, wfr_keys: true, sequential_keys: true, linearizable_keys: true };
 
 #[test]
 fn long_runs_are_what_their_names_say_under_any_assumption_that_holds_of_them() {
@@ -472,13 +496,18 @@ fn nothing_is_ruled_out_that_brute_force_explains() {
     let mut random = Random(0x5eed);
     let wfr = Assumptions { wfr_keys: true, ..Assumptions::default() };
     let (mut not, mut missed) = ([0; 3], [0; 3]);
+    let (mut ordered, mut unordered) = ([0; 2], [0; 2]);
     for _ in 0..4_000 {
         let txns = small(&mut random);
         let history = recorded(&txns);
         let out = |with| {
             let result = check_rw_register(&history, &Options::default(), with, &Budget::unlimited());
+            holds(&history, with, None, true, &result);
             (crate::txn::lattice::ruled_out(result.kinds()), result)
         };
+        let free = Options { real_time: false, process: false, ..Options::default() };
+        let free = check_rw_register(&history, &free, Assumptions::default(), &Budget::unlimited());
+        holds(&history, Assumptions::default(), None, false, &free);
         let (plain, result) = out(wfr);
         let (strict, strictly) = out(EVERY_ASSUMPTION);
         let explained = [serializable(&txns, false), snapshot_isolated(&txns), serializable(&txns, true)];
@@ -487,6 +516,11 @@ fn nothing_is_ruled_out_that_brute_force_explains() {
             plain.contains(Model::SnapshotIsolation),
             strict.contains(Model::StrongSerializable),
         ];
+        for (i, order, explained) in [(0, &free.order, explained[0]), (1, &strictly.order, explained[2])] {
+            assert!(explained || order.is_none(), "{txns:#?} is not explained by {order:?}");
+            ordered[i] += u32::from(order.is_some());
+            unordered[i] += u32::from(explained && order.is_none());
+        }
         for i in 0..3 {
             let found = if i < 2 { &result.findings } else { &strictly.findings };
             assert!(!(explained[i] && judged[i]), "{i}: {txns:#?}\n{found:#?}");
@@ -497,7 +531,9 @@ fn nothing_is_ruled_out_that_brute_force_explains() {
     eprintln!(
         "not serializable, not snapshot isolated, not strictly serializable: {not:?}; of these not shown: {missed:?}"
     );
+    eprintln!("serializable, strictly so, and shown by an order: {ordered:?}; not shown: {unordered:?}");
     assert!(not.iter().zip(missed).all(|(&not, missed)| missed * 4 < not));
+    assert!(ordered.iter().zip(unordered).all(|(&ordered, unordered)| unordered * 20 < ordered));
 }
 
 /// A history in which transactions follow each other, each `process kind [mops]`.
@@ -590,4 +626,190 @@ fn an_unacknowledged_write_that_somebody_read_took_place() {
 fn the_least_integer_is_not_nil() {
     let history = sequence(&["0 ok [[:w x -9223372036854775808]]", "1 ok [[:r x -9223372036854775808]]"]);
     assert!(found(&history, EVERY_ASSUMPTION).is_empty());
+}
+
+/// Micro-operations: is it a write, key, value.
+type Mops = Vec<(bool, usize, u64)>;
+
+/// A strictly serializable history: transactions take effect at once, some time while they are open.
+fn serial_history(random: &mut Random, count: u64, clients: u64, keys: u64) -> History {
+    let mut there = vec![0u64; keys as usize];
+    // By client: what it is to do, and what it did once that took effect.
+    let mut open: Vec<Option<(Mops, bool)>> = vec![None; clients as usize];
+    let (mut text, mut value, mut invoked) = (String::new(), 0, 0);
+    let mops_of = |mops: &[(bool, usize, u64)]| {
+        let mop = |&(write, key, value): &(bool, usize, u64)| match value {
+            0 => format!("[:r {key} nil]"),
+            _ => format!("[:{} {key} {value}]", if write { "w" } else { "r" }),
+        };
+        mops.iter().map(mop).collect::<String>()
+    };
+    while invoked < count || open.iter().any(Option::is_some) {
+        let client = random.below(clients) as usize;
+        match &mut open[client] {
+            place @ None if invoked < count => {
+                let mops = (0..1 + random.below(3)).map(|_| {
+                    value += 1;
+                    (random.below(2) == 0, random.below(keys) as usize, value)
+                });
+                let mops: Vec<_> = mops.collect();
+                writeln!(text, "{{:type :invoke, :process {client}, :f :txn, :value [{}]}}", mops_of(&mops)).unwrap();
+                *place = Some((mops, false));
+                invoked += 1;
+            }
+            None => {}
+            Some((mops, done @ false)) => {
+                for (write, key, value) in mops.iter_mut() {
+                    match write {
+                        true => there[*key] = *value,
+                        false => *value = there[*key],
+                    }
+                }
+                *done = true;
+            }
+            Some((mops, true)) => {
+                writeln!(text, "{{:type :ok, :process {client}, :f :txn, :value [{}]}}", mops_of(mops)).unwrap();
+                open[client] = None;
+            }
+        }
+    }
+    open_bytes(text.as_bytes(), &OpenOptions::default()).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+#[test]
+fn a_strictly_serializable_history_is_never_accused_and_mostly_shown_to_be_one() {
+    let mut random = Random(0xfeed);
+    let mut shown = 0;
+    for round in 0..60 {
+        let (clients, keys) = (1 + random.below(8), 1 + random.below(12));
+        let history = serial_history(&mut random, 120, clients, keys);
+        for with in [Assumptions::default(), EVERY_ASSUMPTION] {
+            let result = check_rw_register(&history, &Options::default(), with, &Budget::unlimited());
+            assert_eq!(result.kinds(), AnomalySet::EMPTY, "{round}");
+            holds(&history, with, None, true, &result);
+            shown += u32::from(result.order.is_some());
+        }
+    }
+    eprintln!("{shown} of 120 shown by an order");
+    assert!(shown > 80);
+}
+
+#[test]
+fn what_is_valid_by_an_order_is_valid_though_values_were_written_twice() {
+    let history = sequence(&["0 ok [[:w x 1]]", "1 ok [[:w x 1]]", "2 ok [[:r x 1]]"]);
+    let result = check_rw_register(&history, &Options::default(), Assumptions::default(), &Budget::unlimited());
+    assert_eq!(result.kinds(), AnomalySet::of(&[Anomaly::DuplicateWrites]));
+    assert!(result.order.is_some() && result.open().is_empty());
+}
+
+#[test]
+fn an_order_with_two_transactions_exchanged_is_refused() {
+    let history = sequence(&["0 ok [[:w x 1]]", "1 ok [[:r x 1][:w x 2]]", "2 ok [[:r x 2]]"]);
+    let result = check_rw_register(&history, &Options::default(), Assumptions::default(), &Budget::unlimited());
+    let mut order = result.order.unwrap();
+    assert_eq!(verify::register_order(&history, &order, None, true), Ok(()));
+    order.swap(0, 1);
+    assert!(verify::register_order(&history, &order, None, false).is_err());
+    order.swap(0, 1);
+    order.pop();
+    assert!(verify::register_order(&history, &order, None, true).unwrap_err().contains("missing"));
+}
+
+#[test]
+fn a_cycle_does_not_hold_without_what_it_assumes_or_with_another_name() {
+    let history =
+        sequence(&["0 ok [[:w x 1]]", "1 ok [[:r x 1][:w x 2]]", "2 ok [[:r x 1][:r y nil]]", "2 ok [[:w y 1]]"]);
+    let with = Assumptions { wfr_keys: true, ..Assumptions::default() };
+    let result = check_rw_register(&history, &Options::default(), with, &Budget::unlimited());
+    let example = result.findings.values().flat_map(|f| &f.examples);
+    let cycle = example.filter_map(|e| if let Explained::Cycle(c) = e { Some(c) } else { None }).next().unwrap();
+    let check = |with, cycle: &crate::txn::explain::ExplainedCycle| {
+        verify::Registers::new(&history, with, None).cycle(&history, cycle)
+    };
+    assert_eq!(check(with, cycle), Ok(()));
+    assert!(check(Assumptions::default(), cycle).unwrap_err().contains("nothing that is assumed"));
+    let named = crate::txn::explain::ExplainedCycle { kind: Anomaly::G0, ..cycle.clone() };
+    assert!(check(with, &named).unwrap_err().contains("is called"));
+}
+
+#[test]
+fn a_write_upon_a_failed_one_is_a_dirty_update_where_writes_follow_reads() {
+    let history = sequence(&["0 fail [[:w x 1]]", "1 ok [[:r x 1][:w x 2]]"]);
+    let wfr = Assumptions { wfr_keys: true, ..Assumptions::default() };
+    assert_eq!(
+        found(&history, wfr).without(AnomalySet::UNDECIDED),
+        AnomalySet::of(&[Anomaly::DirtyUpdate, Anomaly::G1a])
+    );
+    assert_eq!(found(&history, Assumptions::default()).without(AnomalySet::UNDECIDED), AnomalySet::of(&[Anomaly::G1a]));
+    let read = sequence(&["0 fail [[:w x 1]]", "1 ok [[:r x 1]]"]);
+    assert_eq!(found(&read, wfr).without(AnomalySet::UNDECIDED), AnomalySet::of(&[Anomaly::G1a]));
+}
+
+#[test]
+fn overwrites_in_opposite_orders_make_a_history_invalid_under_read_uncommitted() {
+    let text = "{:type :invoke, :process 0, :f :txn, :value [[:w x 1][:w y 1]]}
+        {:type :invoke, :process 1, :f :txn, :value [[:w x 2][:w y 2]]}
+        {:type :ok, :process 0, :f :txn, :value [[:w x 1][:w y 1]]}
+        {:type :ok, :process 1, :f :txn, :value [[:w x 2][:w y 2]]}
+        {:type :invoke, :process 0, :f :txn, :value [[:r x nil][:r y nil]]}
+        {:type :ok, :process 0, :f :txn, :value [[:r x 2][:r y 1]]}
+        {:type :invoke, :process 1, :f :txn, :value [[:r y nil]]}
+        {:type :ok, :process 1, :f :txn, :value [[:r y 1]]}";
+    let history = open_bytes(text.as_bytes(), &OpenOptions::default()).unwrap();
+    let with = Assumptions { sequential_keys: true, ..Assumptions::default() };
+    let result = check_rw_register(&history, &Options::default(), with, &Budget::unlimited());
+    let outcome = result.outcome(Demand::models(&[Model::from_name("read-uncommitted").unwrap()]));
+    assert!(outcome.violations().iter().any(|v| v.kind == "G0"));
+    holds(&history, with, None, true, &result);
+}
+
+#[test]
+fn commit_timestamps_order_versions_only_where_they_are_believed() {
+    let stamped = |first: &str, second: &str| {
+        let text = format!(
+            "{{:type :invoke, :process 0, :f :txn, :value [[:w x 1][:w y 1]]}}
+            {{:type :invoke, :process 1, :f :txn, :value [[:r x nil][:w x 2]]}}
+            {{:type :invoke, :process 2, :f :txn, :value [[:r x nil][:r y nil]]}}
+            {{:type :ok, :process 0, :f :txn, :value [[:w x 1][:w y 1]], :commit-ts {first}}}
+            {{:type :ok, :process 1, :f :txn, :value [[:w x 2]], :commit-ts {second}}}
+            {{:type :ok, :process 2, :f :txn, :value [[:r x 2][:r y nil]]}}"
+        );
+        open_bytes(text.as_bytes(), &OpenOptions::default()).unwrap()
+    };
+    let believed = Assumptions { commit_timestamps: true, ..Assumptions::default() };
+    for (first, second, kinds) in [
+        ("1", "2", AnomalySet::of(&[Anomaly::GSingleItem])),
+        ("[5 1]", "[5 2]", AnomalySet::of(&[Anomaly::GSingleItem])),
+        ("2", "1", AnomalySet::EMPTY),
+        ("1", "1", AnomalySet::EMPTY),
+        ("\"soon\"", "2", AnomalySet::EMPTY),
+    ] {
+        let history = stamped(first, second);
+        let result = check_rw_register(&history, &Options::default(), believed, &Budget::unlimited());
+        assert_eq!(result.kinds(), kinds, "{first} {second}");
+        holds(&history, believed, None, true, &result);
+        assert_eq!(result.order.is_some(), kinds.is_empty(), "{first} {second}");
+        assert!(found(&history, Assumptions::default()).is_empty());
+    }
+}
+
+#[test]
+fn the_initial_value_may_be_another_one_than_nil() {
+    let check = |txns: &[&str], initial: &str| {
+        let history = sequence(txns);
+        let options = Options { initial: Some(initial.into()), ..Options::default() };
+        let result = check_rw_register(&history, &options, Assumptions::default(), &Budget::unlimited());
+        holds(&history, Assumptions::default(), Some(initial), true, &result);
+        result
+    };
+    let zero = ["0 ok [[:r x 0]]", "1 ok [[:w x 1]]", "2 ok [[:r x 1]]"];
+    assert!(check(&zero, "0").order.is_some());
+    assert!(found(&sequence(&zero), Assumptions::default()).contains(Anomaly::GarbageRead));
+    let stale = check(&["0 ok [[:w x 1]]", "1 ok [[:r x 0]]"], "0");
+    assert_eq!(stale.kinds(), AnomalySet::of(&[Anomaly::GSingleItemRealtime]));
+    assert!(stale.findings[&Anomaly::GSingleItemRealtime].examples[0].text().contains("x = 0, which was there first"));
+    let nil = check(&["0 ok [[:w x 1]]", "1 ok [[:r y nil]]"], "0");
+    assert!(nil.findings[&Anomaly::GarbageRead].examples[0].text().contains("y = nil"));
+    let text = ["0 ok [[:r x :none]]", "1 ok [[:w x :some]]", "2 ok [[:r x :some]]"];
+    assert!(check(&text, ":none").order.is_some());
 }
