@@ -92,7 +92,8 @@ fn every_history_of_the_corpus_gets_its_verdict_and_exit_code() {
 
 #[test]
 fn the_evidence_of_an_injected_fault_names_its_operations() {
-    for row in manifest().iter().filter(|row| row[3] == "invalid") {
+    // Of what was recorded from a real system nobody injected an operation.
+    for row in manifest().iter().filter(|row| row[3] == "invalid" && !row[4].is_empty()) {
         let doc = json(&elench(&["check", "--json", &corpus(&row[0])]));
         let violation = &doc["checkers"][0]["violations"][0];
         let named = if doc["checkers"][0]["name"] == "linear" {

@@ -399,7 +399,7 @@ impl<'a> Stage<'a> {
         (self.options.tell)("injecting");
         let (name, what) = self.named();
         if let Some(running) = &self.running {
-            running.fault_begins(&name, &what);
+            running.fault_begins(&format!("start-{name}"), &what);
         }
         let until = Instant::now() + lasts;
         let injected = self.injector.as_mut().map_or(Ok(()), |i| i.inject());
@@ -503,7 +503,7 @@ impl<'a> Stage<'a> {
         }
         rollback.elapsed_ms = began.elapsed().as_millis() as u64;
         if let Some(running) = &self.running {
-            running.fault_ends(&format!("end-{}", self.named().0), "reverted");
+            running.fault_ends(&format!("stop-{}", self.named().0), "reverted");
         }
         self.rollback = Some(rollback);
     }
