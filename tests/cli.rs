@@ -111,7 +111,7 @@ fn the_evidence_of_an_injected_fault_names_its_operations() {
 #[test]
 fn the_corpus_is_what_the_generator_makes() {
     let scratch = Scratch::new();
-    for row in manifest() {
+    for row in manifest().iter().filter(|row| row[5].starts_with("elench gen")) {
         let out = scratch.name("again.edn");
         let mut args: Vec<&str> = row[5].split(' ').skip(1).collect();
         args.extend(["-o", &out]);

@@ -61,13 +61,25 @@ fn ended(end: &End, args: &RunArgs) -> Result<Exit, Stop> {
             eprintln!("elench: {name}: skipped, {reason}; VERDICT: {}", Verdict::InconclusiveEnv);
             Ok(Exit::Refused)
         }
-        End::Ran(ran) => {
-            match args.json {
-                true => println!("{}", json!(kept::manifest(&ran.dir).map_err(error)?)),
-                false => print!("{}", report::summary(ran)),
+        End::Ran(runs) => {
+            for ran in runs {
+                match args.json {
+                    true => println!("{}", json!(kept::manifest(&ran.dir).map_err(error)?)),
+                    false => print!("{}", report::summary(ran)),
+                }
             }
-            Ok(exit_of(ran))
+            Ok(runs.iter().map(exit_of).max_by_key(|e| weight(*e)).unwrap_or(Exit::Inconclusive))
         }
+    }
+}
+
+/// Of several seeds the worst counts, and where none is bad the last, which met the highest tier.
+fn weight(exit: Exit) -> u8 {
+    match exit {
+        Exit::RollbackFailed => 3,
+        Exit::Violation => 2,
+        Exit::Inconclusive => 1,
+        _ => 0,
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn conclude(
     stage: Stage<'_>,
     ended: Ended,
     mut evidence: Evidence,
-    seed: u64,
+    (seed, seeds): (u64, u64),
     rerun_of: Option<&str>,
 ) -> Result<Ran, String> {
     (stage.options.tell)("checking the history");
@@ -43,7 +43,7 @@ pub(super) fn conclude(
         (Some(_), false) => Landing::Absent("nothing was injected".into()),
         (Some(_), true) => landing::verdict(&stage.shown),
     };
-    let mut facts = facts(&stage, &ended, &checked, landing.clone());
+    let mut facts = facts(&stage, &ended, &checked, landing.clone(), seeds);
     let mut ran = Ran {
         run_id: stage.run_id.clone(),
         scenario: scenario.clone(),
@@ -60,7 +60,7 @@ pub(super) fn conclude(
         aborted: stage.aborted.clone(),
     };
     if ran.verdict.verdict.is_fail() && rerun_of.is_none() {
-        facts.rerun = again(&ran, stage.options);
+        facts.rerun = again(&ran, stage.options, seed);
         ran.verdict = classify(&facts);
     }
     let stuck = ran.rollback.as_ref().filter(|r| !r.gone).and_then(|r| r.journal.clone());
@@ -192,14 +192,14 @@ fn checking(checked: &Checked) -> Checking {
     }
 }
 
-fn facts(stage: &Stage<'_>, ended: &Ended, checked: &Checked, landing: Landing) -> Facts {
+fn facts(stage: &Stage<'_>, ended: &Ended, checked: &Checked, landing: Landing, seeds: u64) -> Facts {
     let ops = checked.history.as_ref().map_or(0, |h| h.counts().iter().sum());
     let landed = u64::from(matches!(landing, Landing::Proven(_)));
     let given = Budget {
         duration_sec: Some(ended.seconds.round() as u64),
         ops: Some(ops),
         faults: Some(landed),
-        seeds: Some(1),
+        seeds: Some(seeds),
     };
     let weak = checked.history.as_ref().and_then(|h| {
         let list = weaknesses(h);

@@ -59,8 +59,8 @@ pub enum End {
     Malformed(Vec<Complaint>),
     /// A privilege is missing.
     Skipped(String),
-    /// It ran.
-    Ran(Box<Ran>),
+    /// It ran, once for each seed.
+    Ran(Vec<Ran>),
 }
 
 /// One phase, measured.
@@ -215,20 +215,39 @@ pub fn run(text: &str, options: &Options) -> Result<End, String> {
         Ok(scenario) => scenario,
         Err(end) => return Ok(end),
     };
-    let first = match once(&scenario, options, None)? {
-        Ok(ran) => ran,
-        Err(end) => return Ok(end),
+    let seeds = match (options.seed, scenario.seeds.as_slice()) {
+        (Some(seed), _) => vec![seed],
+        (None, []) => vec![scenario.workload.seed],
+        (None, seeds) => seeds.to_vec(),
     };
-    Ok(End::Ran(Box::new(first)))
+    let mut all: Vec<Ran> = Vec::new();
+    for (i, seed) in seeds.into_iter().enumerate() {
+        match once(&scenario, options, seed, i as u64 + 1, None)? {
+            Ok(ran) => all.push(ran),
+            Err(end) if all.is_empty() => return Ok(end),
+            Err(_) => break,
+        }
+        let stuck = all.last().and_then(|r| r.rollback.as_ref()).is_some_and(|r| !r.gone);
+        if stuck || all.last().is_some_and(|r| r.verdict.verdict.is_fail()) {
+            break;
+        }
+    }
+    Ok(End::Ran(all))
 }
 
-/// One run, and its re-runs where it failed. `again`: this is a re-run, of this run.
-fn once(scenario: &Scenario, options: &Options, again: Option<&str>) -> Result<Result<Ran, End>, String> {
+/// One run, and its re-runs where it failed. `seeds`: how many seeds it was run with, this one included; `again`: this is a
+/// re-run, of this run.
+fn once(
+    scenario: &Scenario,
+    options: &Options,
+    seed: u64,
+    seeds: u64,
+    again: Option<&str>,
+) -> Result<Result<Ran, End>, String> {
     let injector = match prepared(scenario) {
         Ok(injector) => injector,
         Err(end) => return Ok(Err(end)),
     };
-    let seed = options.seed.unwrap_or(scenario.workload.seed);
     let ready = match load::ready(scenario, seed) {
         Ok(ready) => ready,
         Err(what) => return Ok(Err(End::Malformed(vec![Complaint { line: 1, what: format!("`workload`: {what}") }]))),
@@ -252,7 +271,7 @@ fn once(scenario: &Scenario, options: &Options, again: Option<&str>) -> Result<R
     stage.fault();
     stage.after();
     let ended = stage.finish(stage.aborted.is_some());
-    judge::conclude(stage, ended, evidence, seed, again).map(Ok)
+    judge::conclude(stage, ended, evidence, (seed, seeds), again).map(Ok)
 }
 
 fn hypothesis(scenario: &Scenario, run_id: &str, seed: u64, again: Option<&str>) -> serde_json::Value {
@@ -590,14 +609,16 @@ fn record(home: &Path, ran: &Ran) -> Result<(), String> {
 }
 
 /// Was a violation seen again, by so many re-runs?
-fn again(ran: &Ran, options: &Options) -> Rerun {
+fn again(ran: &Ran, options: &Options, seed: u64) -> Rerun {
     if options.confirm == 0 {
         return Rerun::NotMade("no re-run was asked for (--confirm N)".into());
     }
     let (mut runs, mut shown) = (0, 0);
     for _ in 0..options.confirm {
         (options.tell)("running it again");
-        if let Ok(Ok(second)) = once(&ran.scenario, &Options { confirm: 0, ..options.clone() }, Some(&ran.run_id)) {
+        if let Ok(Ok(second)) =
+            once(&ran.scenario, &Options { confirm: 0, ..options.clone() }, seed, 1, Some(&ran.run_id))
+        {
             runs += 1;
             shown += u32::from(second.verdict.verdict.is_fail());
         }
