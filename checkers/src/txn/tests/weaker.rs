@@ -773,17 +773,52 @@ impl World<'_> {
     }
 }
 
+/// Makes a transaction see nothing of others, nor of itself.
+fn blind(txn: &mut Small) {
+    let (mut appended, mut kept) = ([false; 3], Vec::new());
+    for op in &txn.ops {
+        match op {
+            Op::Append(key, _) => {
+                appended[*key] = true;
+                kept.push(op.clone());
+            }
+            Op::Read(key, _) if !appended[*key] => kept.push(Op::Read(*key, Vec::new())),
+            Op::Read(..) => {}
+        }
+    }
+    txn.ops = kept;
+}
+
+/// Three transactions of one process beside one of another one; nothing that was appended is seen.
+fn beside(random: &mut Random) -> Vec<Small> {
+    let mut element = 0;
+    let mut op = |random: &mut Random, read: bool| {
+        element += 1;
+        if read { Op::Read(random.below(3), Vec::new()) } else { Op::Append(random.below(3), element) }
+    };
+    let several: Vec<Op> = [true, false, false].into_iter().map(|read| op(random, read)).collect();
+    let small = |process, ops| Small { process, ops, invoke: 0, complete: 0, ok: true };
+    let mut all = vec![small(1, several)];
+    all.extend([false, false, true].into_iter().map(|read| small(0, vec![op(random, read)])));
+    all
+}
+
 #[test]
 fn every_model_of_processes_and_real_time_is_decided_as_its_definition_says() {
     let seed = std::env::var("ELENCH_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x71AE_D0F0_9D3B_5A17);
     let mut random = Random(seed);
     let (mut valid, mut invalid, mut open) = ([[0; 2]; 4], [[0; 2]; 4], [[0; 2]; 4]);
     // By what nobody read alone: there is an order of it that is free of cycles, or there is none.
-    let mut chosen = 0;
+    let (mut chosen, mut missed) = (0, 0);
     for round in 0..rounds() {
         let mut all = small(&mut random);
         let processes = 1 + random.below(4);
         all.iter_mut().for_each(|t| t.process = random.below(processes));
+        match round % 4 {
+            0 => all = beside(&mut random),
+            2 => all.iter_mut().for_each(blind),
+            _ => {}
+        }
         schedule(&mut all, &mut random);
         let orders = orders(&all);
         if orders.is_empty() {
@@ -805,6 +840,7 @@ fn every_model_of_processes_and_real_time_is_decided_as_its_definition_says() {
                     &mut invalid
                 } else if !unchecked(demand.models, result.looked_for, result.kinds()).is_empty() {
                     assert!(orders.len() > 1 && i == 2, "undecided though all is known: {}", what());
+                    missed += usize::from(holds);
                     &mut open
                 } else {
                     assert!(holds, "falsely passed: {}", what());
@@ -815,30 +851,35 @@ fn every_model_of_processes_and_real_time_is_decided_as_its_definition_says() {
             }
         }
     }
-    eprintln!("valid {valid:?}\ninvalid {invalid:?}\nundecided {open:?}, {chosen} hold in some orders only");
-    assert!(open[2].iter().all(|&n| n * 100 <= rounds()), "{open:?} of {} undecided", rounds());
+    eprintln!(
+        "valid {valid:?}\ninvalid {invalid:?}\nundecided {open:?}, {missed} of them though one holds; {chosen} hold in some orders only"
+    );
+    assert!(missed * 1000 <= rounds(), "{missed} of {open:?} undecided though an order shows that the model holds");
+    assert!(open[2][0] > rounds() / 200, "{open:?}");
     assert!(chosen > rounds() / 100, "{chosen}");
     assert!(valid.iter().chain(&invalid[1..]).flatten().all(|&n| n > rounds() / 50), "too one-sided");
 }
 
 #[test]
 fn where_time_makes_every_order_of_unseen_appends_bad_nothing_is_said_to_hold() {
-    // Either append of x first makes a cycle with one missed write, or the other one does, given who ran before whom.
-    let lines = [
-        "invoke 3 txn [[:append v 1]]",
-        "invoke 2 txn [[:append u 1]]",
-        "ok 2",
-        "ok 3",
-        "invoke 2 txn [[:r v nil] [:append x 1]]",
-        "invoke 3 txn [[:r u nil] [:append x 2]]",
-        "ok 2 txn [[:r v nil] [:append x 1]]",
-        "ok 3 txn [[:r u nil] [:append x 2]]",
-    ];
-    let history = notation::history(&lines.join("\n")).unwrap();
-    let demand = Demand::models(&[Model::StrongSessionSnapshotIsolation]);
-    let options = Options { real_time: false, extra: demand.extra(), ..Options::default() };
-    let result = check_with(&history, &options);
-    assert!(result.kinds().contains(Anomaly::GNonadjacentItemProcess), "{:?}", names(&result));
+    // Who appends first to x misses, or is missed by, one that the order of the other process puts on the wrong side.
+    let text = "
+        invoke 1 txn [[:r v nil] [:append u 1] [:append x 2]]
+        invoke 0 txn [[:append v 1]] / ok 0 / invoke 0 txn [[:append x 1]] / ok 0
+        invoke 0 txn [[:r u nil]] / ok 0 txn [[:r u nil]]
+        ok 1 txn [[:r v nil] [:append u 1] [:append x 2]]";
+    let history = notation::history(text).unwrap();
+    for (real_time, model) in [(false, TIMED[2][0]), (true, TIMED[2][1])] {
+        let demand = Demand::models(&[model]);
+        let with = |extra| check_with(&history, &Options { real_time, extra, ..Options::default() });
+        let result = with(demand.extra());
+        assert!(!ruled_out(result.kinds()).contains(model), "{:?}", names(&result));
+        let outcome = result.outcome(demand);
+        assert!(!outcome.is_valid() && !outcome.is_invalid(), "{model}: {outcome:?}");
+        // Of snapshot isolation alone that says nothing.
+        let plain = Demand::models(&[SnapshotIsolation]);
+        assert!(with(plain.extra()).outcome(plain).is_valid());
+    }
 }
 
 /// A history without the transactions that were rolled back.
