@@ -148,7 +148,7 @@ pub fn judge(
         return Err(format!("fault of the checker, please report it: a cycle does not hold: {why}"));
     }
     drop(holder);
-    let found = result.kinds();
+    let found = result.proven();
     let unchecked = unchecked(demand.models, result.looked_for, found);
     let valid = verdict(&result, demand, found, unchecked);
     Ok(Isolation {
@@ -227,6 +227,9 @@ fn verdict(result: &TxnResult, demand: Demand, found: AnomalySet, unchecked: Mod
     }
     if result.coverage.with_status(Status::Ok) == 0 {
         return unknown("no transaction was acknowledged".into());
+    }
+    if let Some(why) = result.doubt(demand.prohibits()) {
+        return unknown(why.to_string());
     }
     if let Some(kind) = result.open().iter().next() {
         return unknown(format!("{}: {}", kind.name(), kind.about()));

@@ -184,6 +184,14 @@ impl Part {
         Part::new(self.txns.clone(), &edges)
     }
 
+    /// Without the edges of some transactions. O(size).
+    #[must_use]
+    pub fn without(&self, which: impl Fn(u32) -> bool) -> Part {
+        let stays = |node: u32| self.txn(node).is_none_or(|txn| !which(txn));
+        let edges: Vec<(u32, u32, Rel)> = self.edges().filter(|&(from, to, _)| stays(from) && stays(to)).collect();
+        Part::new(self.txns.clone(), &edges)
+    }
+
     /// Its parts that are strongly connected under some relations, and hold only edges of these. O(size).
     pub fn under(&self, rels: Rels) -> Vec<Part> {
         let components = self.components(rels);

@@ -139,6 +139,8 @@ struct Shard<'a> {
     writers: Vec<Txn>,
     late: Vec<Txn>,
     odd: Vec<Odd>,
+    /// Do lists show the appends of an acknowledged transaction in another order than it made them in?
+    backward: bool,
     /// Unacknowledged transactions that a committed one saw, and when the first that did completed.
     seen: Vec<(Txn, u64)>,
     cases: Cases,
@@ -195,6 +197,11 @@ impl<'a> Lists<'a> {
     /// What is wrong besides cycles.
     pub fn cases(&self) -> &Cases {
         &self.cases
+    }
+
+    /// Do lists show the appends of an acknowledged transaction in another order than it made them in?
+    pub fn is_backward(&self) -> bool {
+        self.shards.iter().any(|shard| shard.backward)
     }
 
     /// Did a transaction commit, as far as anybody knows?
@@ -678,6 +685,7 @@ impl<'a> Scan<'a> {
             let known = !first.failed && !first.ambiguous && !second.ambiguous;
             if first.txn == second.txn && known && second.place != NONE && second.place < first.place {
                 let both = vec![first.element, second.element];
+                self.shard.backward |= self.txns.ok(first.txn);
                 cases.add(Anomaly::CyclicVersions, || (key, vec![first.mop, second.mop, read], both));
             }
         }

@@ -36,6 +36,7 @@ use explain::{Explained, Explainer};
 use history::{Arena, NONE, Txn, Txns, UnknownMop, Workload};
 use lattice::{Demand, Relations};
 use lists::Lists;
+use weak::doubt;
 use weak::facts::Versions;
 
 /// How to check.
@@ -137,6 +138,8 @@ pub struct TxnResult {
     pub unknown: Vec<UnknownMop>,
     /// Components whose cycles could not be named within the budget, the first few.
     pub unnamed: Vec<Unnamed>,
+    /// Kinds found that are there only if transactions took effect that nobody acknowledged: see [`doubt`](weak::doubt).
+    pub doubtful: AnomalySet,
     /// Kinds that were looked for to the end: that they were not found says that they are not there.
     pub looked_for: AnomalySet,
     /// Why nothing, or not everything, could be judged.
@@ -172,9 +175,27 @@ impl TxnResult {
         self.findings.keys().copied().collect()
     }
 
+    /// Does a kind that was found prove one of these?
+    pub fn proves(&self, kind: Anomaly, any: AnomalySet) -> bool {
+        any.contains(if self.doubtful.contains(kind) { doubt::proves(kind) } else { kind })
+    }
+
+    /// What the kinds found prove.
+    pub fn proven(&self) -> AnomalySet {
+        let doubtful = self.kinds().intersection(self.doubtful);
+        self.kinds().without(doubtful).union(doubtful.iter().map(doubt::proves).collect())
+    }
+
+    /// Why it is undecided whether what was found is one of these, if it may be.
+    pub fn doubt(&self, any: AnomalySet) -> Option<Why> {
+        let kind = self.kinds().intersection(self.doubtful).intersection(any).iter().next()?;
+        Some(Why::Other(format!("{kind}, unless transactions that nobody acknowledged were read and rolled back")))
+    }
+
     /// The answer to what is asked. Kinds that only say that something is undecided make it unknown where nothing worse was found.
     pub fn outcome(&self, demand: Demand) -> Outcome {
-        let wrong = self.kinds().intersection(demand.prohibits());
+        let prohibits = demand.prohibits();
+        let wrong: AnomalySet = self.kinds().iter().filter(|&kind| self.proves(kind, prohibits)).collect();
         let of = |kind: Anomaly| {
             let finding = self.findings.get(&kind);
             let example = finding.and_then(|f| f.examples.first());
@@ -196,10 +217,13 @@ impl TxnResult {
         if let Some(why) = &self.undecided {
             return Outcome::unknown(self.coverage.clone(), why.clone());
         }
+        if let Some(why) = self.doubt(prohibits) {
+            return Outcome::unknown(self.coverage.clone(), why);
+        }
         if let Some(kind) = self.open().iter().next() {
             return Outcome::unknown(self.coverage.clone(), Why::Other(format!("{kind}: {}", kind.about())));
         }
-        let unchecked = lattice::unchecked(demand.models, self.looked_for, self.kinds());
+        let unchecked = lattice::unchecked(demand.models, self.looked_for, self.proven());
         if !unchecked.is_empty() {
             let why = format!("not checked in full: {}", unchecked.names().join(", "));
             return Outcome::unknown(self.coverage.clone(), Why::Other(why));
@@ -245,7 +269,9 @@ impl TxnResult {
             true => AnomalySet::ALL,
             false => AnomalySet::ALL.without(weak::KINDS).union(options.extra.intersection(weak::KINDS)),
         };
-        self.looked_for = self.looked_for.without(weak.undecided).intersection(options.related(real_time));
+        self.doubtful = self.doubtful.union(doubt::cycles(versions, txns, found, budget));
+        let open = weak.undecided.union(self.doubtful.implied());
+        self.looked_for = self.looked_for.without(open).intersection(options.related(real_time));
         weak.cycles.into_iter().for_each(|cycle| found.add(cycle, options.cycles()));
         if let Some(spent) = weak.spent {
             self.undecided = Some(Why::Spent(spent));
@@ -294,6 +320,9 @@ fn of_lists(history: &History, txns: &Txns<'_>, options: &Options, budget: &Budg
     }
     for &(kind, count) in lists.cases().counts() {
         result.add(kind, count);
+    }
+    if result.kinds().contains(Anomaly::CyclicVersions) && !lists.is_backward() {
+        result.doubtful.insert(Anomaly::CyclicVersions);
     }
     let real_time = options.real_time && history.meta().real_time;
     let timeline = Timeline::new(&txns.invoke, &txns.complete, lists.seen(), real_time);

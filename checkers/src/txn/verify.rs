@@ -508,6 +508,11 @@ impl Registers {
             let rows = self.rows.get(&key).map_or(&[][..], Vec::as_slice);
             self.keys.insert(key, OnKey::new(history, key, rows, &self.seen));
         }
+        if let Reason::Ww { shown_by, .. } = *reason
+            && mop(history, shown_by, None)?.1.key != key
+        {
+            return Err("what shows it is on another key".into());
+        }
         let Some(on_key) = self.keys.get(&key) else { return Err("nobody did anything with the key".into()) };
         let register = Register { with: self, on_key, initial: on_key.numbers.get(&self.initial).copied() };
         let shown = |value: Value| on_key.text(history, value);

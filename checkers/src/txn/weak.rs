@@ -31,6 +31,7 @@
 //! Cycles are found without any such order. That there are none is said only when, in one order that the rest allows, there are
 //! none either; else the kind is undecided.
 
+pub mod doubt;
 pub mod facts;
 
 use std::cmp::Reverse;

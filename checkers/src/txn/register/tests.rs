@@ -813,3 +813,50 @@ fn the_initial_value_may_be_another_one_than_nil() {
     let text = ["0 ok [[:r x :none]]", "1 ok [[:w x :some]]", "2 ok [[:r x :some]]"];
     assert!(check(&text, ":none").order.is_some());
 }
+
+#[test]
+fn an_order_shows_a_model_only_where_it_kept_what_the_model_asks_for() {
+    // Serial, but neither in the order of the process nor in that of time.
+    let stale = sequence(&["0 ok [[:w x 1]]", "0 ok [[:r x nil][:w y 1]]", "1 ok [[:r y 1]]"]);
+    let fresh = sequence(&["0 ok [[:w x 1]]", "0 ok [[:r x 1][:w y 1]]", "1 ok [[:r y 1]]"]);
+    let models = [Model::Serializable, Model::StrongSessionSerializable, Model::StrongSerializable];
+    for (history, valid) in [(&stale, [true, false, false]), (&fresh, [true; 3])] {
+        for (process, real_time) in [(false, false), (true, false), (true, true)] {
+            let options = Options { process, real_time, ..Options::default() };
+            let result = check_rw_register(history, &options, Assumptions::default(), &Budget::unlimited());
+            for ((model, valid), looked_at) in models.into_iter().zip(valid).zip([true, process, process && real_time])
+            {
+                let outcome = result.outcome(Demand::models(&[model]));
+                assert_eq!(outcome.is_valid(), valid && looked_at, "{model} {process} {real_time}");
+                assert!(valid || !outcome.is_valid());
+            }
+        }
+    }
+}
+
+#[test]
+fn overwrites_by_one_that_may_have_been_rolled_back_are_a_violation_above_read_uncommitted() {
+    let with = Assumptions { sequential_keys: true, ..Assumptions::default() };
+    for (end, sure) in [("ok", true), ("info", false)] {
+        let text = format!(
+            "{{:type :invoke, :process 0, :f :txn, :value [[:w x 1][:w y 1]]}}
+            {{:type :invoke, :process 1, :f :txn, :value [[:w x 2][:w y 2]]}}
+            {{:type :{end}, :process 0, :f :txn, :value [[:w x 1][:w y 1]]}}
+            {{:type :ok, :process 1, :f :txn, :value [[:w x 2][:w y 2]]}}
+            {{:type :invoke, :process 2, :f :txn, :value [[:r x nil]]}}
+            {{:type :ok, :process 2, :f :txn, :value [[:r x 1]]}}
+            {{:type :invoke, :process 2, :f :txn, :value [[:r x nil]]}}
+            {{:type :ok, :process 2, :f :txn, :value [[:r x 2]]}}
+            {{:type :invoke, :process 1, :f :txn, :value [[:r y nil]]}}
+            {{:type :ok, :process 1, :f :txn, :value [[:r y 1]]}}"
+        );
+        let history = open_bytes(text.as_bytes(), &OpenOptions::default()).unwrap();
+        let result = check_rw_register(&history, &Options::default(), with, &Budget::unlimited());
+        assert!(result.kinds().contains(Anomaly::G0), "{:?}", result.kinds());
+        let under = |model| result.outcome(Demand::models(&[model]));
+        let uncommitted = under(Model::ReadUncommitted);
+        assert_eq!((uncommitted.is_invalid(), uncommitted.is_valid()), (sure, false), "{end}");
+        assert!(under(Model::ReadCommitted).is_invalid(), "{end}");
+        holds(&history, with, None, true, &result);
+    }
+}

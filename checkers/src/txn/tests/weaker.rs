@@ -739,3 +739,205 @@ fn where_every_order_of_unseen_appends_is_bad_nothing_is_said_to_hold() {
     }
     holds(&txns, &[CausalCerone, UpdateAtomic, CursorStability], &[Prefix, SnapshotIsolation]);
 }
+
+/// Models that ask for the order within processes; the second of each pair for that of real time, too.
+const TIMED: [[Model; 2]; 4] = [
+    [Model::StrongSessionReadUncommitted, Model::StrongReadUncommitted],
+    [Model::StrongSessionReadCommitted, Model::StrongReadCommitted],
+    [Model::StrongSessionSnapshotIsolation, Model::StrongSnapshotIsolation],
+    [Model::StrongSessionSerializable, Model::StrongSerializable],
+];
+
+impl World<'_> {
+    fn in_time(&self, real_time: bool) -> Matrix {
+        let before = |a: &Small, b: &Small| a.complete < b.invoke && (real_time || a.process == b.process);
+        let cell = |i: usize, j: usize| i < self.n() && j < self.n() && before(&self.all[i], &self.all[j]);
+        std::array::from_fn(|i| std::array::from_fn(|j| cell(i, j)))
+    }
+
+    /// Which of [`TIMED`] hold, for one of the two orders.
+    fn holds_in_time(&self, real_time: bool) -> [bool; 4] {
+        let order = self.in_time(real_time);
+        let seen = union(&union(&self.ww(), &self.wr()), &order);
+        let missed = self.rw();
+        // A step, and then perhaps a missed write: no two of these are adjacent.
+        let after = |i: usize, j: usize| (0..4).any(|k| seen[i][k] && missed[k][j]);
+        let apart = union(&seen, &std::array::from_fn(|i| std::array::from_fn(|j| after(i, j))));
+        let atomic = self.committed() && self.agrees_with_itself();
+        [
+            self.uncommitted() && acyclic(&union(&self.ww(), &order)),
+            self.committed() && acyclic(&seen),
+            atomic && acyclic(&apart),
+            atomic && acyclic(&union(&seen, &missed)),
+        ]
+    }
+}
+
+/// Makes a transaction see nothing of others, nor of itself.
+fn blind(txn: &mut Small) {
+    let (mut appended, mut kept) = ([false; 3], Vec::new());
+    for op in &txn.ops {
+        match op {
+            Op::Append(key, _) => {
+                appended[*key] = true;
+                kept.push(op.clone());
+            }
+            Op::Read(key, _) if !appended[*key] => kept.push(Op::Read(*key, Vec::new())),
+            Op::Read(..) => {}
+        }
+    }
+    txn.ops = kept;
+}
+
+/// Three transactions of one process beside one of another one; nothing that was appended is seen.
+fn beside(random: &mut Random) -> Vec<Small> {
+    let mut element = 0;
+    let mut op = |random: &mut Random, read: bool| {
+        element += 1;
+        if read { Op::Read(random.below(3), Vec::new()) } else { Op::Append(random.below(3), element) }
+    };
+    let several: Vec<Op> = [true, false, false].into_iter().map(|read| op(random, read)).collect();
+    let small = |process, ops| Small { process, ops, invoke: 0, complete: 0, ok: true };
+    let mut all = vec![small(1, several)];
+    all.extend([false, false, true].into_iter().map(|read| small(0, vec![op(random, read)])));
+    all
+}
+
+#[test]
+fn every_model_of_processes_and_real_time_is_decided_as_its_definition_says() {
+    let seed = std::env::var("ELENCH_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x71AE_D0F0_9D3B_5A17);
+    let mut random = Random(seed);
+    let (mut valid, mut invalid, mut open) = ([[0; 2]; 4], [[0; 2]; 4], [[0; 2]; 4]);
+    // By what nobody read alone: there is an order of it that is free of cycles, or there is none.
+    let (mut chosen, mut missed) = (0, 0);
+    for round in 0..rounds() {
+        let mut all = small(&mut random);
+        let processes = 1 + random.below(4);
+        all.iter_mut().for_each(|t| t.process = random.below(processes));
+        match round % 4 {
+            0 => all = beside(&mut random),
+            2 => all.iter_mut().for_each(blind),
+            _ => {}
+        }
+        schedule(&mut all, &mut random);
+        let orders = orders(&all);
+        if orders.is_empty() {
+            continue;
+        }
+        let history = history(&all);
+        for real_time in [false, true] {
+            let expected: Vec<[bool; 4]> =
+                orders.iter().map(|order| World { all: &all, order }.holds_in_time(real_time)).collect();
+            for (i, model) in TIMED.iter().map(|pair| pair[usize::from(real_time)]).enumerate() {
+                let demand = Demand::models(&[model]);
+                let options = Options { real_time, process: true, extra: demand.extra(), ..Options::default() };
+                let result = check_with(&history, &options);
+                let expected: Vec<bool> = expected.iter().map(|e| e[i]).collect();
+                let what = || format!("seed {seed}, round {round}: {model}: {:?}\n{all:#?}", names(&result));
+                let holds = expected.iter().any(|&e| e);
+                let counted = if ruled_out(result.kinds()).contains(model) {
+                    assert!(!holds, "falsely ruled out: {}", what());
+                    &mut invalid
+                } else if !unchecked(demand.models, result.looked_for, result.kinds()).is_empty() {
+                    assert!(orders.len() > 1 && i == 2, "undecided though all is known: {}", what());
+                    missed += usize::from(holds);
+                    &mut open
+                } else {
+                    assert!(holds, "falsely passed: {}", what());
+                    &mut valid
+                };
+                counted[i][usize::from(real_time)] += 1;
+                chosen += usize::from(i == 2 && holds && !expected.iter().all(|&e| e));
+            }
+        }
+    }
+    eprintln!(
+        "valid {valid:?}\ninvalid {invalid:?}\nundecided {open:?}, {missed} of them though one holds; {chosen} hold in some orders only"
+    );
+    assert!(missed * 1000 <= rounds(), "{missed} of {open:?} undecided though an order shows that the model holds");
+    assert!(open[2][0] > rounds() / 200, "{open:?}");
+    assert!(chosen > rounds() / 100, "{chosen}");
+    assert!(valid.iter().chain(&invalid[1..]).flatten().all(|&n| n > rounds() / 50), "too one-sided");
+}
+
+#[test]
+fn where_time_makes_every_order_of_unseen_appends_bad_nothing_is_said_to_hold() {
+    // Who appends first to x misses, or is missed by, one that the order of the other process puts on the wrong side.
+    let text = "
+        invoke 1 txn [[:r v nil] [:append u 1] [:append x 2]]
+        invoke 0 txn [[:append v 1]] / ok 0 / invoke 0 txn [[:append x 1]] / ok 0
+        invoke 0 txn [[:r u nil]] / ok 0 txn [[:r u nil]]
+        ok 1 txn [[:r v nil] [:append u 1] [:append x 2]]";
+    let history = notation::history(text).unwrap();
+    for (real_time, model) in [(false, TIMED[2][0]), (true, TIMED[2][1])] {
+        let demand = Demand::models(&[model]);
+        let with = |extra| check_with(&history, &Options { real_time, extra, ..Options::default() });
+        let result = with(demand.extra());
+        assert!(!ruled_out(result.kinds()).contains(model), "{:?}", names(&result));
+        let outcome = result.outcome(demand);
+        assert!(!outcome.is_valid() && !outcome.is_invalid(), "{model}: {outcome:?}");
+        // Of snapshot isolation alone that says nothing.
+        let plain = Demand::models(&[SnapshotIsolation]);
+        assert!(with(plain.extra()).outcome(plain).is_valid());
+    }
+}
+
+/// A history without the transactions that were rolled back.
+fn left(all: &[Small], order: &Lists, rolled_back: u32) -> (Vec<Small>, Lists) {
+    let stays = |t: usize| rolled_back >> t & 1 == 0;
+    let of = |key: usize| order[key].iter().copied().filter(|&e| stays(writer(all, key, e))).collect();
+    let txns = (0..all.len()).filter(|&t| stays(t)).map(|t| all[t].clone()).collect();
+    (txns, std::array::from_fn(of))
+}
+
+#[test]
+fn read_uncommitted_falls_only_where_it_does_whoever_was_rolled_back() {
+    let seed = std::env::var("ELENCH_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x6E0B_37C1_25D9_4F83);
+    let mut random = Random(seed);
+    let (mut valid, mut invalid, mut open, mut with_help) = (0, 0, 0, 0);
+    for round in 0..rounds() {
+        let mut all = small(&mut random);
+        for t in &mut all {
+            t.ok = random.below(3) > 0;
+        }
+        let orders = orders(&all.iter().map(acknowledged).collect::<Vec<_>>());
+        if orders.is_empty() {
+            continue;
+        }
+        let infos = (0..all.len()).filter(|&t| !all[t].ok).fold(0, |bits, t| bits | 1 << t);
+        let explained = |order: &Lists, rolled_back: u32| {
+            let (txns, order) = left(&all, order, rolled_back);
+            World { all: &txns, order: &order }.uncommitted()
+        };
+        let sets = || (0..1u32 << all.len()).filter(|set| set & !infos == 0);
+        let holds = orders.iter().any(|order| sets().any(|set| explained(order, set)));
+        let demand = Demand::models(&[Model::ReadUncommitted]);
+        let options = Options { extra: demand.extra(), real_time: false, process: false, ..Options::default() };
+        let result = check_with(&history(&all), &options);
+        let outcome = result.outcome(demand);
+        let what = || format!("seed {seed}, round {round}: {:?}\n{all:#?}", names(&result));
+        assert_eq!(outcome.is_invalid(), !holds, "{}", what());
+        assert_eq!(ruled_out(result.proven()).contains(Model::ReadUncommitted), !holds, "{}", what());
+        // What is in doubt is a violation of what is right above.
+        let doubt = !result.doubtful.is_empty();
+        let above = result.outcome(Demand::models(&[Model::ReadCommitted]));
+        assert!(!doubt || above.is_invalid(), "{}", what());
+        if outcome.is_valid() {
+            assert!(orders.iter().any(|order| explained(order, 0)), "{}", what());
+        }
+        valid += usize::from(outcome.is_valid());
+        invalid += usize::from(outcome.is_invalid());
+        open += usize::from(holds && doubt);
+        with_help += usize::from(!holds && infos != 0);
+    }
+    eprintln!("{valid} valid, {invalid} invalid, {with_help} of them with unacknowledged ones, {open} in doubt");
+    assert!(valid > 0 && invalid > 0 && open > 0 && with_help > 0);
+}
+
+/// What an unacknowledged transaction read is not known.
+fn acknowledged(txn: &Small) -> Small {
+    let mut txn = txn.clone();
+    let ok = txn.ok;
+    txn.ops.retain(|op| ok || matches!(op, Op::Append(..)));
+    txn
+}
