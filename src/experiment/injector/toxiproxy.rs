@@ -51,7 +51,11 @@ impl Spec {
         let upstream = named("upstream", "is missing: `host:port` of the server that the proxy stands before");
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if let Some(name) = proxy.as_ref().filter(|name| !name.chars().all(plain)) {
-            wrong.push(fields.wrong("proxy", None, format_args!("is made of letters, digits, -, _ and ., not `{name}`")));
+            wrong.push(fields.wrong(
+                "proxy",
+                None,
+                format_args!("is made of letters, digits, -, _ and ., not `{name}`"),
+            ));
         }
         let toxics = toxic::take(fields, wrong);
         Some(Spec { url, proxy: proxy?, upstream: upstream?, toxics: toxics? })

@@ -214,8 +214,7 @@ pub fn http(method: &str, url: &str, body: &str) -> Result<(u16, String), String
         "DELETE" => minreq::Method::Delete,
         other => return Err(format!("`{other}` is no method that is used here")),
     };
-    let mut request =
-        minreq::Request::new(method, url).with_timeout(PATIENCE.as_secs()).with_follow_redirects(false);
+    let mut request = minreq::Request::new(method, url).with_timeout(PATIENCE.as_secs()).with_follow_redirects(false);
     if !body.is_empty() {
         request = request.with_header("Content-Type", "application/json").with_body(body);
     }

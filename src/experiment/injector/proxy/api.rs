@@ -120,9 +120,8 @@ impl Inner {
         } else {
             self.route(request.method(), request.url(), &body)
         };
-        let (status, json) = answer.unwrap_or_else(|(status, why)| {
-            (status, Some(json!({ "error": why, "status": status })))
-        });
+        let (status, json) =
+            answer.unwrap_or_else(|(status, why)| (status, Some(json!({ "error": why, "status": status }))));
         let text = json.map_or_else(String::new, |json| json.to_string());
         let mut response = Response::from_string(text).with_status_code(status);
         if let Ok(header) = Header::from_bytes("Content-Type", "application/json") {
@@ -170,7 +169,7 @@ impl Inner {
     }
 
     fn active(&self) -> usize {
-        lock(&self.proxies).values().map(|proxy| proxy.toxics().len()).sum()
+        lock(&self.proxies).values().map(Proxy::faults).sum()
     }
 
     fn list(&self) -> Json {
@@ -359,7 +358,7 @@ fn shown(name: &str, proxy: &Proxy) -> Json {
         "name": name,
         "listen": proxy.listen().to_string(),
         "upstream": proxy.upstream(),
-        "enabled": !proxy.toxics().iter().any(|t| t.kind == Kind::Down),
+        "enabled": proxy.is_enabled(),
         "toxics": toxics(proxy),
     })
 }

@@ -69,10 +69,7 @@ pub(super) fn serve(shared: &Shared, connection: &Connection, client: TcpStream)
     let mut pair = Pair {
         shared,
         connection,
-        sides: [
-            Side { socket: client, shut: false, dead: false },
-            Side { socket: server, shut: false, dead: false },
-        ],
+        sides: [Side { socket: client, shut: false, dead: false }, Side { socket: server, shut: false, dead: false }],
         lanes: [lane(Stream::Upstream), lane(Stream::Downstream)],
         mine: shared.mine(connection.id),
     };

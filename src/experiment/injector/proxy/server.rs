@@ -8,7 +8,8 @@
 //! at once get hit, but one may always be. What is hit by any toxic is hit by the one with the largest share, so that several toxics do
 //! not add up.
 //!
-//! A proxy that is down keeps its port: it only stops listening, so that connecting is refused, and nobody else can take the port.
+//! A proxy that is down stays bound to its port and only stops listening. So connecting is refused, and the system gives the port to
+//! nobody who asks for any: a client that tries again and again could else be given the port that it tries, and meet itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, PipeReader, PipeWriter};
@@ -162,7 +163,7 @@ impl Shared {
             true => Backlog::new(1024).and_then(|backlog| listen(&self.listener, backlog)),
             false => shutdown(self.listener.as_raw_fd(), Shutdown::Read),
         };
-        state.listening = open;
+        state.listening ^= done.is_ok();
         done.map_err(|e| format!("{}: cannot {}: {e}", self.address, if open { "listen again" } else { "go down" }))
     }
 
@@ -395,6 +396,18 @@ impl Proxy {
     /// What is set.
     pub fn toxics(&self) -> Vec<Toxic> {
         lock(&self.owner.shared.state).toxics.iter().map(|t| (**t).clone()).collect()
+    }
+
+    /// How many faults are there: toxics, or a door that is closed without one, as it could not be opened again.
+    pub fn faults(&self) -> usize {
+        let state = lock(&self.owner.shared.state);
+        state.toxics.len().max(usize::from(!state.listening))
+    }
+
+    /// May anybody come? Not while the proxy is down, for some or for all.
+    pub fn is_enabled(&self) -> bool {
+        let state = lock(&self.owner.shared.state);
+        state.listening && !state.toxics.iter().any(|t| t.kind == Kind::Down)
     }
 
     /// Sums since the start. O(connections that are there).

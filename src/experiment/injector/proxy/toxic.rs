@@ -293,10 +293,7 @@ fn toxicity_of(json: &Json) -> Result<Option<f64>, String> {
 }
 
 /// What a scenario says of a toxic, for our own proxy as for another's: one a way, of one kind.
-pub(in crate::experiment::injector) fn take(
-    fields: &mut Fields<'_>,
-    wrong: &mut Vec<Complaint>,
-) -> Option<Vec<Toxic>> {
+pub(in crate::experiment::injector) fn take(fields: &mut Fields<'_>, wrong: &mut Vec<Complaint>) -> Option<Vec<Toxic>> {
     let before = wrong.len();
     let name = fields.text("toxic", wrong);
     if name.is_none() && wrong.len() == before {
@@ -315,11 +312,7 @@ pub(in crate::experiment::injector) fn take(
         Ok(stream) => vec![stream],
         Err(_) if stream == "both" => Stream::BOTH.to_vec(),
         Err(_) => {
-            wrong.push(fields.wrong(
-                "stream",
-                None,
-                format_args!("is upstream, downstream or both, not `{stream}`"),
-            ));
+            wrong.push(fields.wrong("stream", None, format_args!("is upstream, downstream or both, not `{stream}`")));
             Vec::new()
         }
     };
