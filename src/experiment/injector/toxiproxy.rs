@@ -161,7 +161,10 @@ fn received(text: &str, proxy: &str) -> BTreeMap<&'static str, f64> {
 fn is_as_asked(listed: &Json, toxic: &Toxic) -> bool {
     let same_share = listed["toxicity"].as_f64().is_some_and(|t| (t - toxic.toxicity).abs() < 1e-6);
     let attributes = toxic.kind.attributes();
-    let same = attributes.iter().all(|(key, value)| listed["attributes"][key].as_f64() == Some(*value as f64));
+    let same = attributes.iter().all(|(key, value)| {
+        // Older servers leave out what is 0.
+        listed["attributes"][key].as_f64().unwrap_or(0.0) == *value as f64
+    });
     same_share && same && listed["type"] == toxic.kind.name() && listed["stream"] == toxic.stream.name()
 }
 

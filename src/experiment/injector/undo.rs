@@ -220,7 +220,7 @@ pub fn http(method: &str, url: &str, body: &str) -> Result<(u16, String), String
     }
     let response = request.send().map_err(|e| format!("{url}: {e}"))?;
     let text = response.as_str().map_err(|e| format!("{url}: an answer that is no text: {e}"))?;
-    Ok((u16::try_from(response.status_code).unwrap_or(0), text.to_string()))
+    Ok((response.status_code, text.to_string()))
 }
 
 fn go_on(victim: Victim) -> Done {

@@ -8,8 +8,8 @@
 //! lives, the undo is a request to the proxy's API on loopback, so that the dead man's switch, another process, can mend also when the run
 //! hangs.
 //!
-//! What clients see differs from a fault below TCP in one thing: the proxy accepts before it reaches the server, so a server that is not
-//! there is seen as a reset, not as a refusal. Tool: none.
+//! What clients see differs from a fault below TCP in one thing: the proxy accepts by itself. So connecting succeeds also through a
+//! blackhole, and a server that is not there is seen as a reset, not as a refusal. Tool: none.
 
 pub mod api;
 mod connection;
