@@ -7,6 +7,8 @@
 
 pub mod command;
 pub mod process;
+pub mod proxy;
+pub mod toxiproxy;
 pub mod undo;
 
 use std::collections::BTreeMap;
@@ -26,10 +28,14 @@ pub enum Fault {
     Process(process::Spec),
     /// The system's own script.
     Command(command::Spec),
+    /// The built-in TCP proxy.
+    Proxy(proxy::Spec),
+    /// A Toxiproxy that runs already.
+    Toxiproxy(toxiproxy::Spec),
 }
 
 /// Names of injectors.
-pub const NAMES: [&str; 2] = ["process", "command"];
+pub const NAMES: [&str; 4] = ["process", "command", "proxy", "toxiproxy"];
 
 impl Fault {
     /// Takes a fault out of its map.
@@ -38,6 +44,8 @@ impl Fault {
         match name.as_str() {
             "process" => process::Spec::take(fields, wrong).map(Fault::Process),
             "command" => command::Spec::take(fields, wrong).map(Fault::Command),
+            "proxy" => proxy::Spec::take(fields, wrong).map(Fault::Proxy),
+            "toxiproxy" => toxiproxy::Spec::take(fields, wrong).map(Fault::Toxiproxy),
             other => {
                 let hint = nearest(other, &NAMES).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
                 wrong.push(fields.wrong("injector", None, format_args!("is one of {}{hint}", NAMES.join(", "))));
@@ -51,6 +59,8 @@ impl Fault {
         match self {
             Fault::Process(_) => "process",
             Fault::Command(_) => "command",
+            Fault::Proxy(_) => "proxy",
+            Fault::Toxiproxy(_) => "toxiproxy",
         }
     }
 
@@ -59,6 +69,8 @@ impl Fault {
         match self {
             Fault::Process(spec) => spec.class(),
             Fault::Command(_) => FaultClass::None,
+            Fault::Proxy(spec) => proxy::class(&spec.toxics),
+            Fault::Toxiproxy(spec) => proxy::class(&spec.toxics),
         }
     }
 
@@ -70,6 +82,8 @@ impl Fault {
         match self {
             Fault::Process(spec) => Ok(Box::new(process::Process::prepare(spec, cap)?)),
             Fault::Command(spec) => Ok(Box::new(command::Script::prepare(spec, cap))),
+            Fault::Proxy(spec) => Ok(Box::new(proxy::BuiltIn::prepare(spec, cap)?)),
+            Fault::Toxiproxy(spec) => Ok(Box::new(toxiproxy::Remote::prepare(spec, cap)?)),
         }
     }
 }
@@ -167,4 +181,9 @@ pub trait Injector: Send {
 
     /// Do two observations, before and while the fault acts, show from this side that it landed? The words say what was compared.
     fn landed(&self, before: &Observation, during: &Observation) -> (bool, String);
+
+    /// What it recorded on its own while the experiment ran, with the name of the file that it belongs into; none for most.
+    fn trace(&self) -> Option<(&'static str, serde_json::Value)> {
+        None
+    }
 }

@@ -46,6 +46,41 @@ pub enum Step {
     },
     /// Removes a file.
     Remove(std::path::PathBuf),
+    /// Asks a server to take something back, then reads from it whether it did.
+    Http(Ask),
+}
+
+/// A request that takes something back, and one that shows that it is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// `DELETE`, `POST`, …
+    pub method: String,
+    /// Where.
+    pub url: String,
+    /// JSON that is sent; empty: nothing.
+    pub body: String,
+    /// What is read afterwards, by GET.
+    pub look: String,
+    /// What shows there that it is gone.
+    pub gone: Gone,
+    /// The process with which the fault dies. While none is named, a server that does not answer proves nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Victim>,
+}
+
+/// What shows that a fault is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gone {
+    /// What is looked at is not there: status 404.
+    Missing,
+    /// A value of the JSON that is looked at.
+    Holds {
+        /// Where in it (RFC 6901).
+        pointer: String,
+        /// What stands there.
+        value: serde_json::Value,
+    },
 }
 
 /// A process that must not be confused with a later one of the same number.
@@ -129,8 +164,63 @@ impl Step {
                 };
                 Done { gone, how: format!("removed {}", path.display()) }
             }
+            Step::Http(ask) => ask.carry_out(),
         }
     }
+}
+
+impl Ask {
+    fn carry_out(&self) -> Done {
+        // That the request failed says little: the fault may have been gone before. What is observed counts.
+        let asked = http(&self.method, &self.url, &self.body);
+        let seen = http("GET", &self.look, "");
+        let owner_ended = |owner: &Victim| matches!(owner.state(), None | Some('Z' | 'X'));
+        if let Some(owner) = self.owner.filter(owner_ended) {
+            return Done { gone: true, how: format!("process {} is gone, and the fault with it", owner.pid) };
+        }
+        let wanted = match &self.gone {
+            Gone::Missing => "is not there".to_string(),
+            Gone::Holds { pointer, value } => format!("holds {value} at {pointer}"),
+        };
+        let gone = match (&seen, &self.gone) {
+            (Ok((404, _)), Gone::Missing) => true,
+            (Ok((200, text)), Gone::Holds { pointer, value }) => {
+                serde_json::from_str::<serde_json::Value>(text).is_ok_and(|json| json.pointer(pointer) == Some(value))
+            }
+            _ => false,
+        };
+        let said = |answer: Result<(u16, String), String>| match answer {
+            Ok((status, text)) => format!("{status} {}", text.trim().chars().take(200).collect::<String>()),
+            Err(why) => why,
+        };
+        let verb = format!("{} {}", self.method, self.url);
+        let how = match gone {
+            true => format!("{verb}; {} {wanted}", self.look),
+            false => format!("{verb}: {}; it should be that {} {wanted}, but: {}", said(asked), self.look, said(seen)),
+        };
+        Done { gone, how }
+    }
+}
+
+/// One request, within the time that a step may take; the status and the text of the answer.
+///
+/// # Errors
+/// No answer.
+pub fn http(method: &str, url: &str, body: &str) -> Result<(u16, String), String> {
+    let method = match method {
+        "GET" => minreq::Method::Get,
+        "POST" => minreq::Method::Post,
+        "PATCH" => minreq::Method::Patch,
+        "DELETE" => minreq::Method::Delete,
+        other => return Err(format!("`{other}` is no method that is used here")),
+    };
+    let mut request = minreq::Request::new(method, url).with_timeout(PATIENCE.as_secs()).with_follow_redirects(false);
+    if !body.is_empty() {
+        request = request.with_header("Content-Type", "application/json").with_body(body);
+    }
+    let response = request.send().map_err(|e| format!("{url}: {e}"))?;
+    let text = response.as_str().map_err(|e| format!("{url}: an answer that is no text: {e}"))?;
+    Ok((response.status_code, text.to_string()))
 }
 
 fn go_on(victim: Victim) -> Done {
