@@ -6,7 +6,11 @@
 //! carrying out the [`Undo`], by whoever is alive to do it; it can be repeated, and succeeds when the fault is already gone.
 
 pub mod command;
+pub mod cut;
+pub mod iptables;
+pub mod nft;
 pub mod process;
+mod tool;
 pub mod undo;
 
 use std::collections::BTreeMap;
@@ -26,10 +30,14 @@ pub enum Fault {
     Process(process::Spec),
     /// The system's own script.
     Command(command::Spec),
+    /// Cuts the network with nftables.
+    Nft(cut::Spec),
+    /// Cuts the network with iptables.
+    Iptables(cut::Spec),
 }
 
 /// Names of injectors.
-pub const NAMES: [&str; 2] = ["process", "command"];
+pub const NAMES: [&str; 4] = ["process", "command", "nft", "iptables"];
 
 impl Fault {
     /// Takes a fault out of its map.
@@ -38,6 +46,8 @@ impl Fault {
         match name.as_str() {
             "process" => process::Spec::take(fields, wrong).map(Fault::Process),
             "command" => command::Spec::take(fields, wrong).map(Fault::Command),
+            "nft" => cut::Spec::take(fields, wrong).map(Fault::Nft),
+            "iptables" => cut::Spec::take(fields, wrong).map(Fault::Iptables),
             other => {
                 let hint = nearest(other, &NAMES).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
                 wrong.push(fields.wrong("injector", None, format_args!("is one of {}{hint}", NAMES.join(", "))));
@@ -51,6 +61,8 @@ impl Fault {
         match self {
             Fault::Process(_) => "process",
             Fault::Command(_) => "command",
+            Fault::Nft(_) => "nft",
+            Fault::Iptables(_) => "iptables",
         }
     }
 
@@ -59,6 +71,7 @@ impl Fault {
         match self {
             Fault::Process(spec) => spec.class(),
             Fault::Command(_) => FaultClass::None,
+            Fault::Nft(spec) | Fault::Iptables(spec) => spec.class(),
         }
     }
 
@@ -70,6 +83,8 @@ impl Fault {
         match self {
             Fault::Process(spec) => Ok(Box::new(process::Process::prepare(spec, cap)?)),
             Fault::Command(spec) => Ok(Box::new(command::Script::prepare(spec, cap))),
+            Fault::Nft(spec) => Ok(Box::new(nft::Nft::prepare(spec, cap)?)),
+            Fault::Iptables(spec) => Ok(Box::new(iptables::Iptables::prepare(spec, cap)?)),
         }
     }
 }
