@@ -153,22 +153,19 @@ pub(super) fn endpoints(text: &str, resolve: &dyn Fn(&str) -> Vec<IpAddr>) -> Re
     if text.contains('/') {
         return Err(format!("`{text}`: name each address, as nobody knows how many hosts a network is"));
     }
-    if let Ok(address) = text.parse() {
-        return Ok(vec![Endpoint { address, port: None }]);
-    }
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) => {
+    let (host, port) = match (text.parse::<IpAddr>(), text.rsplit_once(':')) {
+        (Err(_), Some((host, port))) if !text.ends_with(']') => {
             let port = port.parse().ok().filter(|p| *p > 0);
             (host, Some(port.ok_or_else(|| format!("`{text}` ends with no port, 1 to 65535"))?))
         }
-        None => (text, None),
+        _ => (text, None),
     };
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     let addresses = bare.parse().map_or_else(|_| resolve(bare), |a| vec![a]);
     if addresses.is_empty() {
         return Err(format!("`{text}` does not resolve to an address"));
     }
-    let distinct: BTreeSet<IpAddr> = addresses.into_iter().collect();
+    let distinct: BTreeSet<IpAddr> = addresses.into_iter().map(|a: IpAddr| a.to_canonical()).collect();
     if let Some(any) = distinct.iter().find(|a| a.is_unspecified()) {
         return Err(format!("`{text}` is {any}, which is no host"));
     }
@@ -355,6 +352,7 @@ pub(super) mod tests {
             ("10.0.0.1:80", "10.0.0.1 Some(80)"),
             ("::1", "::1 None"),
             ("[::1]:80", "::1 Some(80)"),
+            ("[::1]", "::1 None"),
             ("db:5432", "10.0.0.9 Some(5432)"),
         ] {
             let found = endpoints(text, &known).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! All rules of a [`cut`](super::cut) stand in the chain `ELENCH-TAG` of the filter table, of iptables for IPv4 and of ip6tables for IPv6, which the
 //! built-in chains jump to first. `iptables-restore` makes it in one transaction after `--test` found nothing wrong with it. Reverting
-//! deletes the jumps and the chain, and nothing else: no flush. Every rule counts what it drops: the counters are the landing signal.
+//! deletes the jumps and the chain, and nothing else: no flush of others' rules; built-in chains that iptables makes at first use stay, empty. Every rule counts what it drops: the counters are the landing signal.
 //! Tools: `iptables`, `iptables-restore`, `iptables-save` (Debian: iptables), `CAP_NET_ADMIN`.
 
 use std::fmt::Write;

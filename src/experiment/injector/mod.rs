@@ -5,11 +5,16 @@
 //! breaks. [`Injector::observe`] reads the counters that prove that it broke: exit status 0 of a command proves nothing. Reverting is
 //! carrying out the [`Undo`], by whoever is alive to do it; it can be repeated, and succeeds when the fault is already gone.
 
+pub mod clock;
 pub mod command;
 pub mod cut;
+pub mod disk;
 pub mod iptables;
 pub mod nft;
 pub mod process;
+#[cfg(test)]
+mod real_network;
+pub mod tc;
 mod tool;
 pub mod undo;
 
@@ -34,10 +39,16 @@ pub enum Fault {
     Nft(cut::Spec),
     /// Cuts the network with iptables.
     Iptables(cut::Spec),
+    /// Fills a file system.
+    Disk(disk::Spec),
+    /// Moves clocks with libfaketime.
+    Clock(clock::Spec),
+    /// Slows and mangles packets with netem.
+    Tc(tc::Spec),
 }
 
 /// Names of injectors.
-pub const NAMES: [&str; 4] = ["process", "command", "nft", "iptables"];
+pub const NAMES: [&str; 7] = ["process", "command", "nft", "iptables", "tc", "clock", "disk"];
 
 impl Fault {
     /// Takes a fault out of its map.
@@ -47,6 +58,9 @@ impl Fault {
             "process" => process::Spec::take(fields, wrong).map(Fault::Process),
             "command" => command::Spec::take(fields, wrong).map(Fault::Command),
             "nft" => cut::Spec::take(fields, wrong).map(Fault::Nft),
+            "tc" => tc::Spec::take(fields, wrong).map(Fault::Tc),
+            "clock" => clock::Spec::take(fields, wrong).map(Fault::Clock),
+            "disk" => disk::Spec::take(fields, wrong).map(Fault::Disk),
             "iptables" => cut::Spec::take(fields, wrong).map(Fault::Iptables),
             other => {
                 let hint = nearest(other, &NAMES).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
@@ -63,6 +77,9 @@ impl Fault {
             Fault::Command(_) => "command",
             Fault::Nft(_) => "nft",
             Fault::Iptables(_) => "iptables",
+            Fault::Disk(_) => "disk",
+            Fault::Clock(_) => "clock",
+            Fault::Tc(_) => "tc",
         }
     }
 
@@ -71,6 +88,9 @@ impl Fault {
         match self {
             Fault::Process(spec) => spec.class(),
             Fault::Command(_) => FaultClass::None,
+            Fault::Tc(spec) => spec.class(),
+            Fault::Clock(spec) => spec.class(),
+            Fault::Disk(spec) => spec.class(),
             Fault::Nft(spec) | Fault::Iptables(spec) => spec.class(),
         }
     }
@@ -84,6 +104,9 @@ impl Fault {
             Fault::Process(spec) => Ok(Box::new(process::Process::prepare(spec, cap)?)),
             Fault::Command(spec) => Ok(Box::new(command::Script::prepare(spec, cap))),
             Fault::Nft(spec) => Ok(Box::new(nft::Nft::prepare(spec, cap)?)),
+            Fault::Tc(spec) => Ok(Box::new(tc::Tc::prepare(spec, cap)?)),
+            Fault::Clock(spec) => Ok(Box::new(clock::Clock::prepare(spec, cap)?)),
+            Fault::Disk(spec) => Ok(Box::new(disk::Disk::prepare(spec, cap)?)),
             Fault::Iptables(spec) => Ok(Box::new(iptables::Iptables::prepare(spec, cap)?)),
         }
     }
