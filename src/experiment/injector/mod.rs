@@ -5,6 +5,8 @@
 //! breaks. [`Injector::observe`] reads the counters that prove that it broke: exit status 0 of a command proves nothing. Reverting is
 //! carrying out the [`Undo`], by whoever is alive to do it; it can be repeated, and succeeds when the fault is already gone.
 
+pub mod aws_fis;
+pub mod chaos_mesh;
 pub mod clock;
 pub mod command;
 pub mod cut;
@@ -39,6 +41,10 @@ pub enum Fault {
     Nft(cut::Spec),
     /// Cuts the network with iptables.
     Iptables(cut::Spec),
+    /// Starts a registered experiment of AWS FIS.
+    AwsFis(aws_fis::Spec),
+    /// Breaks pods through Chaos Mesh.
+    ChaosMesh(chaos_mesh::Spec),
     /// Fills a file system.
     Disk(disk::Spec),
     /// Moves clocks with libfaketime.
@@ -48,7 +54,7 @@ pub enum Fault {
 }
 
 /// Names of injectors.
-pub const NAMES: [&str; 7] = ["process", "command", "nft", "iptables", "tc", "clock", "disk"];
+pub const NAMES: [&str; 9] = ["process", "command", "nft", "iptables", "tc", "clock", "disk", "chaos-mesh", "aws-fis"];
 
 impl Fault {
     /// Takes a fault out of its map.
@@ -61,6 +67,8 @@ impl Fault {
             "tc" => tc::Spec::take(fields, wrong).map(Fault::Tc),
             "clock" => clock::Spec::take(fields, wrong).map(Fault::Clock),
             "disk" => disk::Spec::take(fields, wrong).map(Fault::Disk),
+            "chaos-mesh" => chaos_mesh::Spec::take(fields, wrong).map(Fault::ChaosMesh),
+            "aws-fis" => aws_fis::Spec::take(fields, wrong).map(Fault::AwsFis),
             "iptables" => cut::Spec::take(fields, wrong).map(Fault::Iptables),
             other => {
                 let hint = nearest(other, &NAMES).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
@@ -77,6 +85,8 @@ impl Fault {
             Fault::Command(_) => "command",
             Fault::Nft(_) => "nft",
             Fault::Iptables(_) => "iptables",
+            Fault::AwsFis(_) => "aws-fis",
+            Fault::ChaosMesh(_) => "chaos-mesh",
             Fault::Disk(_) => "disk",
             Fault::Clock(_) => "clock",
             Fault::Tc(_) => "tc",
@@ -91,6 +101,8 @@ impl Fault {
             Fault::Tc(spec) => spec.class(),
             Fault::Clock(spec) => spec.class(),
             Fault::Disk(spec) => spec.class(),
+            Fault::ChaosMesh(spec) => spec.class(),
+            Fault::AwsFis(spec) => spec.class(),
             Fault::Nft(spec) | Fault::Iptables(spec) => spec.class(),
         }
     }
@@ -107,6 +119,8 @@ impl Fault {
             Fault::Tc(spec) => Ok(Box::new(tc::Tc::prepare(spec, cap)?)),
             Fault::Clock(spec) => Ok(Box::new(clock::Clock::prepare(spec, cap)?)),
             Fault::Disk(spec) => Ok(Box::new(disk::Disk::prepare(spec, cap)?)),
+            Fault::ChaosMesh(spec) => Ok(Box::new(chaos_mesh::Mesh::prepare(spec, cap)?)),
+            Fault::AwsFis(spec) => Ok(Box::new(aws_fis::Fis::prepare(spec, cap)?)),
             Fault::Iptables(spec) => Ok(Box::new(iptables::Iptables::prepare(spec, cap)?)),
         }
     }
