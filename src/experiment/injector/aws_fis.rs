@@ -80,6 +80,8 @@ pub struct Fis {
     /// EC2 instances that the template lists; or why it could not be read.
     template: Result<Vec<String>, String>,
     experiment: Option<String>,
+    /// How often it was started: AWS answers a token that it knows with the old experiment.
+    starts: u32,
 }
 
 impl Fis {
@@ -90,7 +92,7 @@ impl Fis {
     fn with(spec: &Spec, cap: Cap, program: Vec<String>) -> Result<Fis, String> {
         let tag = format!("elench-{}", tag());
         let template = Err("the template was not read".into());
-        let mut fis = Fis { spec: spec.clone(), cap, program, tag, template, experiment: None };
+        let mut fis = Fis { spec: spec.clone(), cap, program, tag, template, experiment: None, starts: 0 };
         if fis.is_there() {
             match fis.fetch() {
                 Ok(template) => fis.template = Ok(checked(&template, cap)?),
@@ -136,7 +138,8 @@ impl Fis {
 
     fn start(&self) -> Vec<String> {
         let tags = format!("elench={}", self.tag);
-        let of = ["--experiment-template-id", &self.spec.template, "--client-token", &self.tag, "--tags", &tags];
+        let token = format!("{}-{}", self.tag, self.starts);
+        let of = ["--experiment-template-id", &self.spec.template, "--client-token", &token, "--tags", &tags];
         let argv: Vec<&str> = ["start-experiment"].into_iter().chain(of).chain(["--output", "json"]).collect();
         self.aws("fis", &argv)
     }
@@ -250,7 +253,9 @@ impl Injector for Fis {
         // It may have been changed since it was looked at.
         let template = self.fetch().map_err(Failed)?;
         self.template = Ok(checked(&template, self.cap).map_err(Failed)?);
-        let text = run(&self.start()).map_err(Failed)?;
+        let start = self.start();
+        self.starts += 1;
+        let text = run(&start).map_err(Failed)?;
         let answer: Json = serde_json::from_str(&text).map_err(|e| Failed(format!("aws printed no JSON: {e}")))?;
         let id = answer["experiment"]["id"].as_str().ok_or_else(|| Failed("aws named no experiment".into()))?;
         self.experiment = Some(id.to_string());
@@ -452,5 +457,121 @@ esac
             .unwrap();
         let nobody = Fis::with(&spec(), Cap { percent: 34 }, program).unwrap();
         assert!(matches!(nobody.probe().state, Readiness::Unprivileged(_)));
+    }
+
+    /// moto, serving FIS and EC2 on loopback; gone when this is.
+    struct Moto {
+        child: std::process::Child,
+        endpoint: String,
+    }
+
+    /// The real command, as nobody.
+    const AWS: [&str; 4] = ["env", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test", "aws"];
+
+    impl Moto {
+        /// `None`, loudly, without moto or the AWS CLI. A moto in another place is found by `PYTHONPATH`.
+        fn start() -> Option<Moto> {
+            let has = "import moto.server; from moto.fis.models import FISBackend; FISBackend.start_experiment";
+            let found = run(&words(&["python3", "-c", has])).and_then(|_| run(&words(&["aws", "--version"])));
+            if let Err(why) = found {
+                let last = why.lines().last().unwrap_or_default();
+                eprintln!("SKIPPED: no moto with FIS (5.2.5) and AWS CLI here: {last}");
+                return None;
+            }
+            let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let child = std::process::Command::new("python3")
+                .args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()])
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            let moto = Moto { child, endpoint: format!("http://127.0.0.1:{port}") };
+            for _ in 0..300 {
+                if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                    return Some(moto);
+                }
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            }
+            panic!("moto did not listen within 30 s");
+        }
+
+        fn aws(&self, rest: &[&str]) -> String {
+            let here = ["--region", "eu-west-1", "--endpoint-url", &self.endpoint];
+            let argv: Vec<&str> = AWS.iter().chain(&here).chain(rest).copied().collect();
+            run(&words(&argv)).unwrap().trim().to_string()
+        }
+
+        /// Three instances, and a template that stops so many of them.
+        fn set_up(&self, mode: &str) -> (Vec<String>, String) {
+            let ids = self.aws(&[
+                "ec2",
+                "run-instances",
+                "--image-id",
+                "ami-12c6146b",
+                "--count",
+                "3",
+                "--query",
+                "Instances[].InstanceId",
+                "--output",
+                "text",
+            ]);
+            let ids: Vec<String> = ids.split_whitespace().map(String::from).collect();
+            let arns: Vec<String> =
+                ids.iter().map(|id| format!("arn:aws:ec2:eu-west-1:123456789012:instance/{id}")).collect();
+            let whole = serde_json::json!({
+                "clientToken": tag(), "description": "stop", "roleArn": "arn:aws:iam::123456789012:role/fis",
+                "stopConditions": [{ "source": "none" }],
+                "targets": { "db": { "resourceType": "aws:ec2:instance", "resourceArns": arns, "selectionMode": mode } },
+                "actions": { "stop": { "actionId": "aws:ec2:stop-instances", "targets": { "Instances": "db" } } } });
+            let template = self.aws(&[
+                "fis",
+                "create-experiment-template",
+                "--cli-input-json",
+                &whole.to_string(),
+                "--query",
+                "experimentTemplate.id",
+                "--output",
+                "text",
+            ]);
+            (ids, template)
+        }
+    }
+
+    impl Drop for Moto {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    #[test]
+    fn moto_completes_an_action_while_every_instance_runs_and_that_has_not_landed() {
+        let Some(moto) = Moto::start() else { return };
+        let (ids, template) = moto.set_up("COUNT(1)");
+        let spec = Spec { template, endpoint: Some(moto.endpoint.clone()), ..spec() };
+        let cap = Cap { percent: 34 };
+        let mut fis = Fis::with(&spec, cap, words(&AWS)).unwrap();
+        assert_eq!(fis.probe().state, Readiness::Ready);
+        let undo = fis.undo();
+        let before = fis.observe().unwrap();
+        assert_eq!(before.states[&format!("victim {}", ids[0])], "running");
+        fis.inject().unwrap();
+        let during = (0..8)
+            .map(|_| fis.observe().unwrap())
+            .find(|o| o.states.get("action stop").is_some_and(|s| s == "completed"))
+            .expect("moto completes what it starts");
+        let (landed, said) = fis.landed(&before, &during);
+        assert!(!landed && said.contains("running -> running") && said.contains("completed"), "{said}");
+        assert!(undo.carry_out()[0].gone);
+        moto.aws(&["ec2", "stop-instances", "--instance-ids", &ids[0]]);
+        let stopped = fis.observe().unwrap();
+        assert!(fis.landed(&before, &stopped).0, "the victim's side can show it");
+        fis.inject().unwrap();
+        assert!(undo.carry_out()[0].gone, "one that runs is found by its tag and stopped");
+        let why = Fis::with(&spec, Cap { percent: 10 }, words(&AWS)).map(|f| f.template);
+        assert!(why.is_ok(), "one of three is the least that can be hit");
+        let (_, all) = moto.set_up("ALL");
+        let why = Fis::with(&Spec { template: all, ..spec }, cap, words(&AWS)).unwrap_err();
+        assert!(why.contains("blast radius"), "{why}");
     }
 }

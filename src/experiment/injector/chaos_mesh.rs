@@ -159,7 +159,7 @@ fn to_json(datum: &Datum) -> Json {
 
 /// Makes a selection hit no more than the cap. `part` is a `spec`, or the `target` in it.
 fn capped(part: &mut Json, cap: Cap) -> Result<(), String> {
-    if !part["selector"].as_object().is_some_and(|s| !s.is_empty()) {
+    if part["selector"].as_object().is_none_or(Map::is_empty) {
         return Err("the object has no `selector`, so it would hit every pod".into());
     }
     let value = match &part["value"] {

@@ -10,6 +10,8 @@ pub mod chaos_mesh;
 pub mod clock;
 pub mod command;
 pub mod cut;
+#[cfg(test)]
+mod declared;
 pub mod disk;
 pub mod iptables;
 pub mod nft;
