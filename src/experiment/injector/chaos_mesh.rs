@@ -251,8 +251,7 @@ impl Mesh {
     }
 
     fn state(&self) -> Readiness {
-        let tool =
-            self.program.iter().find(|w| *w != "env" && !w.starts_with("KUBECONFIG=")).map_or("", String::as_str);
+        let tool = self.program.iter().find(|w| *w != "env" && !w.contains('=')).map_or("", String::as_str);
         if !is_there(tool) {
             return Readiness::Missing("`kubectl` is not there: see https://kubernetes.io/docs/tasks/tools/".into());
         }
@@ -535,5 +534,96 @@ esac
         ] {
             assert!(of(&wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// A cluster on loopback that the real kubectl talks to; gone when this is.
+    struct Cluster {
+        child: std::process::Child,
+        port: u16,
+        requests: std::io::BufReader<std::process::ChildStdout>,
+        home: tempfile::TempDir,
+    }
+
+    impl Cluster {
+        /// `None`, loudly, without kubectl or Python.
+        fn start() -> Option<Cluster> {
+            use std::io::BufRead;
+            if !is_there("kubectl") || !is_there("python3") {
+                eprintln!("SKIPPED: no kubectl and python3 here");
+                return None;
+            }
+            let mut child = std::process::Command::new("python3")
+                .args(["-c", include_str!("fake_cluster.py")])
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut requests = std::io::BufReader::new(child.stdout.take().unwrap());
+            let mut line = String::new();
+            requests.read_line(&mut line).unwrap();
+            let port = line.trim().parse().unwrap();
+            let home = tempfile::tempdir().unwrap();
+            let config = json!({ "apiVersion": "v1", "kind": "Config",
+                "clusters": [{ "name": "c", "cluster": { "server": format!("http://127.0.0.1:{port}") } }],
+                "users": [{ "name": "u", "user": {} }],
+                "contexts": [{ "name": "kind-test", "context": { "cluster": "c", "user": "u" } }] });
+            std::fs::write(home.path().join("config"), config.to_string()).unwrap();
+            Some(Cluster { child, port, requests, home })
+        }
+
+        fn kubectl(&self) -> Vec<String> {
+            let home = self.home.path().display();
+            vec!["env".into(), format!("HOME={home}"), format!("KUBECONFIG={home}/config"), "kubectl".into()]
+        }
+
+        /// Does what the controller of Chaos Mesh does.
+        fn inject_all(&self) {
+            use std::io::{Read, Write};
+            let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+            stream.write_all(b"POST /control HTTP/1.0\r\nContent-Length: 0\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.contains("200"), "{answer}");
+        }
+
+        /// What it was asked so far.
+        fn end(mut self) -> String {
+            use std::io::Read;
+            self.child.kill().unwrap();
+            let mut asked = String::new();
+            self.requests.read_to_string(&mut asked).unwrap();
+            asked
+        }
+    }
+
+    impl Drop for Cluster {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    #[test]
+    fn the_real_kubectl_applies_observes_and_deletes() {
+        let Some(cluster) = Cluster::start() else { return };
+        let mut mesh = Mesh::with(&pod_kill(), Cap { percent: 30 }, cluster.kubectl()).unwrap();
+        assert_eq!(mesh.probe().state, Readiness::Ready);
+        let before = mesh.observe().unwrap();
+        mesh.inject().unwrap();
+        let applied = mesh.observe().unwrap();
+        assert_eq!(applied.states["object"], "present");
+        assert!(!mesh.landed(&before, &applied).0, "kubectl's success proves nothing");
+        cluster.inject_all();
+        let during = mesh.observe().unwrap();
+        let (landed, words) = mesh.landed(&before, &during);
+        assert!(landed, "{words}");
+        for _ in 0..2 {
+            let done = mesh.undo().carry_out();
+            assert!(done[0].gone, "{done:?}");
+        }
+        assert_eq!(mesh.observe().unwrap().states["object"], "absent");
+        let (undo, asked) = (mesh.undo(), cluster.end());
+        assert_eq!(asked.lines().filter(|l| l.starts_with("POST /apis/chaos-mesh.org/")).count(), 1, "{asked}");
+        assert!(!undo.carry_out()[0].gone, "a cluster that does not answer proves nothing");
     }
 }

@@ -21,7 +21,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::statvfs::statvfs;
 use serde::Serialize;
 
-use super::tool::tag;
+use super::tool::{is_there, tag, words};
 use super::undo::{Step, Undo};
 use super::{Cap, Failed, Injector, Observation, Probe, Readiness};
 use crate::experiment::front::{Complaint, Fields};
@@ -168,7 +168,9 @@ fn write_and_read(path: &Path) -> std::io::Result<bool> {
 impl Injector for Disk {
     fn probe(&self) -> Probe {
         let free = self.free();
-        let state = if nix::unistd::access(&self.mount, nix::unistd::AccessFlags::W_OK).is_err() {
+        let state = if !is_there("mountpoint") {
+            Readiness::Missing("`mountpoint` is not there: install the Debian package util-linux".into())
+        } else if nix::unistd::access(&self.mount, nix::unistd::AccessFlags::W_OK).is_err() {
             Readiness::Unprivileged(format!("{} may not be written to", self.mount.display()))
         } else {
             match free {
@@ -191,7 +193,14 @@ impl Injector for Disk {
     }
 
     fn undo(&self) -> Undo {
-        let steps = vec![Step::Remove(self.filler.clone()), Step::Remove(self.probe.clone())];
+        // Where the mount is gone, nobody can see whether the filler lies on what was mounted.
+        let check = r#"mountpoint -q "$1" && ! test -e "$2""#;
+        let remove = |file: &Path| {
+            let (mount, file) = (self.mount.display().to_string(), file.display().to_string());
+            let argv = words(&["rm", "-f", "--", &file]);
+            Step::Run { argv, check: words(&["sh", "-c", check, "elench", &mount, &file]) }
+        };
+        let steps = vec![remove(&self.filler), remove(&self.probe)];
         Undo { what: format!("what fills {}", self.mount.display()), steps }
     }
 
@@ -277,6 +286,15 @@ mod tests {
         }
         assert_eq!(disk.observe().unwrap(), before);
         assert_eq!(std::fs::read_dir(place.0.path()).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn a_filler_on_what_is_no_longer_mounted_is_not_known_to_be_gone() {
+        let Some(place) = Mounted::make() else { return };
+        let mut disk = place.disk(16);
+        disk.inject().unwrap();
+        run(&["umount", place.0.path().to_str().unwrap()].map(String::from)).unwrap();
+        assert!(!disk.undo().carry_out()[0].gone);
     }
 
     #[test]

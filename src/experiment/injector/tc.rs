@@ -342,10 +342,14 @@ fn kernel_has(kind: &str, arguments: &[&str]) -> Result<(), String> {
     let reach = Reach::of(None);
     let trial = ["unshare", "-n", "tc", "qdisc", "add", "dev", "lo", "root", kind];
     let argv: Vec<&str> = trial.iter().chain(arguments).copied().collect();
-    run(&reach.argv(&argv)).map(|_| ()).map_err(|why| match why.contains("kind is unknown") {
-        true => format!("{kind} missing: modprobe sch_{kind} or a kernel with it"),
-        false => why,
-    })
+    match run(&reach.argv(&argv)) {
+        Err(why) if why.contains("kind is unknown") => {
+            Err(format!("{kind} missing: modprobe sch_{kind} or a kernel with it"))
+        }
+        // Who may not make a namespace cannot try; injecting will tell.
+        Err(why) if !why.contains("not permitted") => Err(why),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -151,6 +151,9 @@ impl Step {
                 Done { gone, how: format!("removed {}", path.display()) }
             }
             Step::Drop { commands, list, name, place } => drop_and_list(commands, list, name, place.as_deref()),
+            Step::Write { path, .. } if path.parent().is_some_and(|dir| matches!(dir.try_exists(), Ok(false))) => {
+                Done { gone: true, how: format!("the directory of {} is gone, and what it held", path.display()) }
+            }
             Step::Write { path, text } => match replace_file(path, text) {
                 Ok(()) => Done { gone: true, how: format!("{} holds `{}`", path.display(), text.trim()) },
                 Err(why) => Done { gone: false, how: why },
@@ -392,7 +395,12 @@ mod tests {
         assert!(step.carry_out().gone && step.carry_out().gone);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "+0\n");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
-        assert!(!Step::Write { path: "/no/such/dir/rc".into(), text: String::new() }.carry_out().gone);
+        assert!(
+            Step::Write { path: dir.path().join("none/rc"), text: String::new() }.carry_out().gone,
+            "nobody reads it"
+        );
+        let unwritable = Step::Write { path: "/proc/rc".into(), text: String::new() };
+        assert!(!unwritable.carry_out().gone);
     }
 
     #[test]
