@@ -9,6 +9,7 @@ use super::cut::{Action, Spec, tests::spec};
 use super::tool::{tag, words};
 use super::undo::run;
 use super::{Cap, Fault, Injector, Observation};
+use crate::experiment::switch::Journal;
 
 /// How long a connection may take.
 const SOON: Duration = Duration::from_millis(400);
@@ -108,11 +109,23 @@ fn reaches(netns: &str, address: &str) -> bool {
     })
 }
 
+/// A socket at an address. One that was closed may live on for a moment in a child that another test has forked.
+fn bound(netns: &str, address: &str) -> UdpSocket {
+    inside(netns, || {
+        let mut tries = (0..100).map(|_| {
+            let socket = UdpSocket::bind(address);
+            std::thread::sleep(Duration::from_millis(if socket.is_ok() { 0 } else { 20 }));
+            socket
+        });
+        tries.find_map(Result::ok).expect("the address is free")
+    })
+}
+
 /// How many of so many datagrams arrive.
 fn datagrams(from: (&str, &str), to: (&str, &str), n: usize) -> usize {
-    let receiver = inside(to.0, || UdpSocket::bind(to.1).unwrap());
+    let receiver = bound(to.0, to.1);
     receiver.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    let sender = inside(from.0, || UdpSocket::bind(from.1).unwrap());
+    let sender = bound(from.0, from.1);
     let mut arrived = 0;
     let mut buffer = [0; 16];
     for _ in 0..n {
@@ -180,6 +193,8 @@ fn a_full_cut_blocks_both_ways_counts_and_leaves_no_trace() {
         assert!(landed, "{words}");
         assert!(seen.counters["packets"] >= 2.0 && seen.counters["bytes"] > seen.counters["packets"], "{seen:?}");
         assert!(reaches(&net.a, &b) && reaches(&net.b, &a), "after");
+        let (before, seen) = under(&mut *injector, || assert!(!reaches(&net.a, &b), "a second time"));
+        assert!(injector.landed(&before, &seen).0);
         assert_eq!(net.rules(), rules, "what others set up stays as it was, and nothing is added");
     }
 }
@@ -270,5 +285,60 @@ fn a_cut_in_a_namespace_that_is_gone_is_gone() {
         assert!(injector.undo().carry_out().iter().all(|d| d.gone));
         run(&words(&["ip", "netns", "add", &net.a])).unwrap();
         assert!(injector.undo().carry_out().iter().all(|d| d.gone), "a new one of that name holds no rules");
+    }
+}
+
+#[test]
+fn addresses_of_both_families_are_cut() {
+    let Some(net) = Net::make() else { return };
+    let (six, four) = ("[::1]:7500", "127.0.0.1:7500");
+    serve(&net.a, six);
+    serve(&net.a, four);
+    let both_families = spec(Action::Full, &["::1", "127.0.0.1"], &[six, four]);
+    for mut injector in both(&within(&net.a, both_families), 100) {
+        assert!(reaches(&net.a, six) && reaches(&net.a, four), "before");
+        let (before, seen) = under(&mut *injector, || {
+            assert!(!reaches(&net.a, six));
+            assert!(!reaches(&net.a, four));
+        });
+        let (landed, words) = injector.landed(&before, &seen);
+        assert!(landed, "{words}");
+        assert!(reaches(&net.a, six) && reaches(&net.a, four), "after");
+    }
+}
+
+#[test]
+fn a_journal_on_disk_reverts_a_cut_whose_run_is_gone() {
+    let Some(net) = Net::make() else { return };
+    let b = format!("{B}:7600");
+    serve(&net.b, &b);
+    let dir = tempfile::tempdir().unwrap();
+    for mut injector in both(&within(&net.a, spec(Action::Full, &[A], &[B])), 50) {
+        let path = dir.path().join("undo.json");
+        Journal::new("r1", injector.undo(), Duration::from_secs(60)).write(&path).unwrap();
+        injector.inject().unwrap();
+        drop(injector);
+        assert!(!reaches(&net.a, &b));
+        let mut journal = Journal::read(&path).unwrap();
+        assert!(journal.revert("switch: the run was gone"), "{:?}", journal.log);
+        assert!(reaches(&net.a, &b));
+    }
+}
+
+#[test]
+fn a_revert_that_was_cut_short_is_carried_to_its_end() {
+    let Some(net) = Net::make() else { return };
+    let spec = Fault::Iptables(within(&net.a, spec(Action::Full, &[A], &[B])));
+    let mut injector = spec.prepare(Cap { percent: 50 }).unwrap();
+    let undo = injector.undo();
+    let super::undo::Step::Drop { commands, .. } = &undo.steps[0] else { panic!("iptables drops a chain") };
+    for done_before in 0..commands.len() {
+        injector.inject().unwrap();
+        for argv in &commands[..done_before] {
+            run(argv).unwrap();
+        }
+        assert_eq!(injector.observe().unwrap().states["rules"], "present");
+        assert!(undo.carry_out()[0].gone, "after {done_before} commands");
+        assert_eq!(injector.observe().unwrap().states["rules"], "absent");
     }
 }

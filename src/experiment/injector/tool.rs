@@ -48,7 +48,8 @@ impl Reach {
     /// For this process, in a network namespace or in its own.
     pub(super) fn of(netns: Option<&str>) -> Reach {
         let needed: &[u32] = if netns.is_some() { &[NET_ADMIN, SYS_ADMIN] } else { &[NET_ADMIN] };
-        let allowed = effective_capabilities();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let allowed = effective_capabilities(&status);
         let own = needed.iter().all(|bit| allowed >> bit & 1 == 1);
         let sudo = !own && is_there("sudo") && run(&words(&["sudo", "-n", "true"])).is_ok();
         let mut prefix = if sudo { words(&["sudo", "-n"]) } else { Vec::new() };
@@ -96,9 +97,8 @@ impl Reach {
     }
 }
 
-/// The set of capabilities that count now (`CapEff`); none where the kernel does not say.
-fn effective_capabilities() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+/// The set of capabilities that count now (`CapEff` of `/proc/PID/status`); none where the kernel does not say.
+fn effective_capabilities(status: &str) -> u64 {
     let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
     line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
@@ -131,6 +131,14 @@ mod tests {
         let elsewhere = Reach { netns: Some("never-was".into()), ..reach.clone() };
         assert!(matches!(elsewhere.readiness("true", "x", &["true"]), Readiness::Missing(_)));
         assert_eq!(reach.readiness("true", "x", &["true"]), Readiness::Ready);
+    }
+
+    #[test]
+    fn only_capabilities_in_effect_count() {
+        let status = "CapPrm:\t000001ffffffffff\nCapEff:\t0000000000001000\nCapBnd:\t000001ffffffffff\n";
+        assert_eq!(effective_capabilities(status), 1 << NET_ADMIN);
+        assert_eq!(effective_capabilities("CapEff:\tx"), 0);
+        assert_eq!(effective_capabilities(""), 0);
     }
 
     #[test]
