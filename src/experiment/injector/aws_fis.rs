@@ -299,7 +299,6 @@ impl Injector for Fis {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     use super::*;
@@ -325,10 +324,10 @@ esac
 "#;
         let path = dir.join("aws");
         std::fs::write(&path, script).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::write(dir.join("instance"), "running\n").unwrap();
         template(dir, "COUNT(1)", &["i-0a", "i-0b", "i-0c"]);
-        vec![path.display().to_string()]
+        // Not run as a program itself: a child that another test has forked may still hold it open.
+        vec!["sh".into(), path.display().to_string()]
     }
 
     fn template(dir: &Path, mode: &str, ids: &[&str]) {
@@ -420,7 +419,8 @@ esac
         let dir = tempfile::tempdir().unwrap();
         let mut fis = fis(dir.path());
         template(dir.path(), "ALL", &["i-0a", "i-0b", "i-0c"]);
-        assert!(fis.inject().unwrap_err().0.contains("blast radius"));
+        let why = fis.inject().unwrap_err().0;
+        assert!(why.contains("blast radius"), "{why}");
         let why = Fis::with(&spec(), Cap { percent: 34 }, fis.program.clone()).unwrap_err();
         assert!(why.contains("`db`") && why.contains("1 may be hit"), "{why}");
         let calls = std::fs::read_to_string(dir.path().join("calls")).unwrap();
