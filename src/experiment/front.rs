@@ -97,12 +97,17 @@ pub fn split(text: &str) -> Result<(Vec<(String, Node)>, &str), Complaint> {
     Err(complaint(1, "the front matter has no end: a line `---` closes it"))
 }
 
-/// The tree of a YAML text that follows a line of `---`.
-fn tree(yaml: &str) -> Result<Vec<(String, Node)>, Complaint> {
+/// The documents of a YAML text. Lines are counted as if one more stood before it.
+pub(super) fn documents(yaml: &str) -> Result<Vec<Node>, Complaint> {
     let documents = MarkedYaml::load_from_str(yaml)
         .map_err(|e| complaint(e.marker().line() + 1, format!("this is not YAML: {}", e.info())))?;
-    let Some(first) = documents.first() else { return Ok(Vec::new()) };
-    match node(first)?.datum {
+    documents.iter().map(node).collect()
+}
+
+/// The tree of a YAML text that follows a line of `---`.
+fn tree(yaml: &str) -> Result<Vec<(String, Node)>, Complaint> {
+    let Some(first) = documents(yaml)?.into_iter().next() else { return Ok(Vec::new()) };
+    match first.datum {
         Datum::Map(entries) => Ok(entries),
         Datum::Nil => Ok(Vec::new()),
         other => Err(complaint(2, format!("the front matter is a map of keys and values, not {}", other.kind()))),

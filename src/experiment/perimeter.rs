@@ -6,6 +6,7 @@
 //! the target.
 
 use std::net::{IpAddr, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::config::{Config, Listed};
@@ -172,7 +173,9 @@ fn own_evidence(draft: &Draft<'_>, place: &Place<'_>) -> Result<(), Refusal> {
         };
         let last = key.rsplit('.').next().unwrap_or(&key);
         let mount = matches!(last, "mount" | "device" | "dir" | "path" | "file");
-        if touches && mount {
+        // A file system may be mounted elsewhere, too, or be named by a directory beside ours.
+        let shared = last == "mount" && path.metadata().is_ok_and(|m| device_of(&home) == Some(m.dev()));
+        if (touches && mount) || shared {
             let why = format!("`fault.{key}: {value}` reaches the evidence of Elench itself, at {}", home.display());
             return Err(Refusal::new(Code::ContextConflict, why));
         }
@@ -181,6 +184,11 @@ fn own_evidence(draft: &Draft<'_>, place: &Place<'_>) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// The device that a path lies on, or would lie on once it is made.
+fn device_of(path: &Path) -> Option<u64> {
+    path.ancestors().find_map(|p| p.metadata().ok()).map(|m| m.dev())
 }
 
 #[cfg(test)]

@@ -5,9 +5,22 @@
 //! breaks. [`Injector::observe`] reads the counters that prove that it broke: exit status 0 of a command proves nothing. Reverting is
 //! carrying out the [`Undo`], by whoever is alive to do it; it can be repeated, and succeeds when the fault is already gone.
 
+pub mod aws_fis;
+pub mod chaos_mesh;
+pub mod clock;
 pub mod command;
+pub mod cut;
+#[cfg(test)]
+mod declared;
+pub mod disk;
+pub mod iptables;
+pub mod nft;
 pub mod process;
 pub mod proxy;
+#[cfg(test)]
+mod real_network;
+pub mod tc;
+mod tool;
 pub mod toxiproxy;
 pub mod undo;
 
@@ -32,10 +45,25 @@ pub enum Fault {
     Proxy(proxy::Spec),
     /// A Toxiproxy that runs already.
     Toxiproxy(toxiproxy::Spec),
+    /// Cuts the network with nftables.
+    Nft(cut::Spec),
+    /// Cuts the network with iptables.
+    Iptables(cut::Spec),
+    /// Starts a registered experiment of AWS FIS.
+    AwsFis(aws_fis::Spec),
+    /// Breaks pods through Chaos Mesh.
+    ChaosMesh(chaos_mesh::Spec),
+    /// Fills a file system.
+    Disk(disk::Spec),
+    /// Moves clocks with libfaketime.
+    Clock(clock::Spec),
+    /// Slows and mangles packets with netem.
+    Tc(tc::Spec),
 }
 
 /// Names of injectors.
-pub const NAMES: [&str; 4] = ["process", "command", "proxy", "toxiproxy"];
+pub const NAMES: [&str; 11] =
+    ["process", "command", "proxy", "toxiproxy", "nft", "iptables", "tc", "clock", "disk", "chaos-mesh", "aws-fis"];
 
 impl Fault {
     /// Takes a fault out of its map.
@@ -46,6 +74,13 @@ impl Fault {
             "command" => command::Spec::take(fields, wrong).map(Fault::Command),
             "proxy" => proxy::Spec::take(fields, wrong).map(Fault::Proxy),
             "toxiproxy" => toxiproxy::Spec::take(fields, wrong).map(Fault::Toxiproxy),
+            "nft" => cut::Spec::take(fields, wrong).map(Fault::Nft),
+            "tc" => tc::Spec::take(fields, wrong).map(Fault::Tc),
+            "clock" => clock::Spec::take(fields, wrong).map(Fault::Clock),
+            "disk" => disk::Spec::take(fields, wrong).map(Fault::Disk),
+            "chaos-mesh" => chaos_mesh::Spec::take(fields, wrong).map(Fault::ChaosMesh),
+            "aws-fis" => aws_fis::Spec::take(fields, wrong).map(Fault::AwsFis),
+            "iptables" => cut::Spec::take(fields, wrong).map(Fault::Iptables),
             other => {
                 let hint = nearest(other, &NAMES).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
                 wrong.push(fields.wrong("injector", None, format_args!("is one of {}{hint}", NAMES.join(", "))));
@@ -61,6 +96,13 @@ impl Fault {
             Fault::Command(_) => "command",
             Fault::Proxy(_) => "proxy",
             Fault::Toxiproxy(_) => "toxiproxy",
+            Fault::Nft(_) => "nft",
+            Fault::Iptables(_) => "iptables",
+            Fault::AwsFis(_) => "aws-fis",
+            Fault::ChaosMesh(_) => "chaos-mesh",
+            Fault::Disk(_) => "disk",
+            Fault::Clock(_) => "clock",
+            Fault::Tc(_) => "tc",
         }
     }
 
@@ -71,6 +113,12 @@ impl Fault {
             Fault::Command(_) => FaultClass::None,
             Fault::Proxy(spec) => proxy::class(&spec.toxics),
             Fault::Toxiproxy(spec) => proxy::class(&spec.toxics),
+            Fault::Tc(spec) => spec.class(),
+            Fault::Clock(spec) => spec.class(),
+            Fault::Disk(spec) => spec.class(),
+            Fault::ChaosMesh(spec) => spec.class(),
+            Fault::AwsFis(spec) => spec.class(),
+            Fault::Nft(spec) | Fault::Iptables(spec) => spec.class(),
         }
     }
 
@@ -84,6 +132,13 @@ impl Fault {
             Fault::Command(spec) => Ok(Box::new(command::Script::prepare(spec, cap))),
             Fault::Proxy(spec) => Ok(Box::new(proxy::BuiltIn::prepare(spec, cap)?)),
             Fault::Toxiproxy(spec) => Ok(Box::new(toxiproxy::Remote::prepare(spec, cap)?)),
+            Fault::Nft(spec) => Ok(Box::new(nft::Nft::prepare(spec, cap)?)),
+            Fault::Tc(spec) => Ok(Box::new(tc::Tc::prepare(spec, cap)?)),
+            Fault::Clock(spec) => Ok(Box::new(clock::Clock::prepare(spec, cap)?)),
+            Fault::Disk(spec) => Ok(Box::new(disk::Disk::prepare(spec, cap)?)),
+            Fault::ChaosMesh(spec) => Ok(Box::new(chaos_mesh::Mesh::prepare(spec, cap)?)),
+            Fault::AwsFis(spec) => Ok(Box::new(aws_fis::Fis::prepare(spec, cap)?)),
+            Fault::Iptables(spec) => Ok(Box::new(iptables::Iptables::prepare(spec, cap)?)),
         }
     }
 }

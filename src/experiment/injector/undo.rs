@@ -4,7 +4,8 @@
 //! injected, and carried out by the run itself, by the dead man's switch, or by hand with `elench revert`. Carrying it out again is
 //! harmless.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,27 @@ pub enum Step {
         check: Vec<String>,
     },
     /// Removes a file.
-    Remove(std::path::PathBuf),
+    Remove(PathBuf),
+    /// Runs commands whose success proves nothing, then lists what is there: the fault is gone when the list can be read and does not
+    /// hold its name.
+    Drop {
+        /// The commands and their arguments; no shell.
+        commands: Vec<Vec<String>>,
+        /// Lists what is there.
+        list: Vec<String>,
+        /// The name, as a word of the list.
+        name: String,
+        /// What the fault lives in: where this file is gone, so is the fault.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        place: Option<PathBuf>,
+    },
+    /// Makes a file hold a text, at once for whoever reads it.
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What it holds then.
+        text: String,
+    },
     /// Asks a server to take something back, then reads from it whether it did.
     Http(Ask),
 }
@@ -165,6 +186,14 @@ impl Step {
                 Done { gone, how: format!("removed {}", path.display()) }
             }
             Step::Http(ask) => ask.carry_out(),
+            Step::Drop { commands, list, name, place } => drop_and_list(commands, list, name, place.as_deref()),
+            Step::Write { path, .. } if path.parent().is_some_and(|dir| matches!(dir.try_exists(), Ok(false))) => {
+                Done { gone: true, how: format!("the directory of {} is gone, and what it held", path.display()) }
+            }
+            Step::Write { path, text } => match replace_file(path, text) {
+                Ok(()) => Done { gone: true, how: format!("{} holds `{}`", path.display(), text.trim()) },
+                Err(why) => Done { gone: false, how: why },
+            },
         }
     }
 }
@@ -262,6 +291,44 @@ fn run_and_check(argv: &[String], check: &[String]) -> Done {
     }
 }
 
+fn drop_and_list(commands: &[Vec<String>], list: &[String], name: &str, place: Option<&Path>) -> Done {
+    if let Some(place) = place.filter(|p| matches!(p.try_exists(), Ok(false))) {
+        return Done { gone: true, how: format!("{} is gone, and {name} with it", place.display()) };
+    }
+    let failed: Vec<String> = commands.iter().filter_map(|argv| run(argv).err()).collect();
+    match run(list) {
+        Ok(text) if !holds_word(&text, name) => {
+            Done { gone: true, how: format!("{name} is not in what `{}` lists", list.join(" ")) }
+        }
+        Ok(_) => {
+            let why = failed.join("; ");
+            Done { gone: false, how: format!("{name} is still in what `{}` lists: {why}", list.join(" ")) }
+        }
+        Err(why) => Done { gone: false, how: why },
+    }
+}
+
+/// Does a name stand in a text as a word of its own? Letters, digits, `-` and `_` make words.
+pub(super) fn holds_word(text: &str, name: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    text.match_indices(name).any(|(at, _)| {
+        !text[..at].chars().next_back().is_some_and(part) && !text[at + name.len()..].chars().next().is_some_and(part)
+    })
+}
+
+/// Makes a file hold a text: whoever reads it sees it as it was, or whole.
+///
+/// # Errors
+/// What the file system says.
+pub(super) fn replace_file(path: &Path, text: &str) -> Result<(), String> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".elench-next");
+    let next = path.with_file_name(name);
+    std::fs::write(&next, text)
+        .and_then(|()| std::fs::rename(&next, path))
+        .map_err(|e| format!("{}: cannot write: {e}", path.display()))
+}
+
 fn start(argv: &[String], check: &[String]) -> Done {
     if !check.is_empty() && run(check).is_ok() {
         return Done { gone: true, how: format!("{} holds already", check.join(" ")) };
@@ -300,14 +367,26 @@ fn detached(argv: &[String]) -> Result<(), String> {
 /// # Errors
 /// It could not be run, failed, or took too long: with what it printed to standard error.
 pub fn run(argv: &[String]) -> Result<String, String> {
+    run_fed(argv, None)
+}
+
+/// Like [`run`], with a text on standard input.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_fed(argv: &[String], input: Option<&str>) -> Result<String, String> {
     let (program, arguments) = argv.split_first().ok_or("no command to run")?;
     let mut child = Command::new(program)
         .args(arguments)
-        .stdin(Stdio::null())
+        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| format!("{program}: {e}"))?;
+    if let (Some(text), Some(mut pipe)) = (input.map(String::from), child.stdin.take()) {
+        // A command that does not read is found out by its status or by the time it takes.
+        std::thread::spawn(move || pipe.write_all(text.as_bytes()));
+    }
     let reader = |pipe: Option<Box<dyn std::io::Read + Send>>| {
         std::thread::spawn(move || {
             let mut text = Vec::new();
@@ -381,6 +460,42 @@ mod tests {
         assert!(step("false", "true").carry_out().gone, "the fault was gone before");
         assert!(!step("true", "false").carry_out().gone, "success of the command proves nothing");
         assert!(!step("no-such-command-anywhere", "").carry_out().gone);
+    }
+
+    #[test]
+    fn what_is_dropped_is_gone_only_when_a_list_that_can_be_read_lacks_its_name() {
+        let step = |list: &str, place: Option<&str>| Step::Drop {
+            commands: vec![words("false")],
+            list: words(list),
+            name: "elench_1".into(),
+            place: place.map(PathBuf::from),
+        };
+        assert!(step("echo table inet elench_12", None).carry_out().gone, "another's name that begins alike");
+        assert!(!step("echo table inet elench_1", None).carry_out().gone);
+        assert!(!step("false", None).carry_out().gone, "a list that cannot be read proves nothing");
+        assert!(!step("false", Some("/proc")).carry_out().gone);
+        assert!(step("false", Some("/run/netns/never-was")).carry_out().gone);
+    }
+
+    #[test]
+    fn a_file_is_made_to_hold_a_text_again_and_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rc");
+        let step = Step::Write { path: path.clone(), text: "+0\n".into() };
+        assert!(step.carry_out().gone && step.carry_out().gone);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "+0\n");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(
+            Step::Write { path: dir.path().join("none/rc"), text: String::new() }.carry_out().gone,
+            "nobody reads it"
+        );
+        let unwritable = Step::Write { path: "/proc/rc".into(), text: String::new() };
+        assert!(!unwritable.carry_out().gone);
+    }
+
+    #[test]
+    fn a_command_reads_what_it_is_fed() {
+        assert_eq!(run_fed(&words("cat"), Some("a table")).unwrap(), "a table");
     }
 
     #[test]

@@ -156,3 +156,18 @@ fn a_missing_tool_is_an_error_and_a_missing_privilege_a_reason_to_skip() {
     let skipped = ready(&probe(Readiness::Unprivileged("CAP_NET_ADMIN".into()))).unwrap();
     assert_eq!(skipped.as_deref(), Some("insufficient-privilege: CAP_NET_ADMIN"));
 }
+
+#[test]
+fn the_file_system_that_holds_our_evidence_is_out_of_reach_under_any_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, beside) = (dir.path().join(".elench"), dir.path().join("db"));
+    std::fs::create_dir(&beside).unwrap();
+    let config = Config::default();
+    let filled = |mount: &str| {
+        let text = format!("---\n{GOOD}fault: {{injector: disk, mount: {mount}}}\n---\n");
+        judge(&Draft::parse(&text).unwrap(), &Place { home: &home, ..place(&config, &nowhere) })
+    };
+    let refusal = filled(&beside.display().to_string()).unwrap_err();
+    assert_eq!(refusal.code, Code::ContextConflict, "the evidence would lie on the same file system");
+    assert_eq!(filled("/proc"), Ok(()), "another file system");
+}
