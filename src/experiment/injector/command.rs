@@ -41,11 +41,6 @@ impl Spec {
     }
 }
 
-/// The tool is the scenario's own.
-pub(super) fn probe() -> Probe {
-    Probe { injector: "command", state: Readiness::Ready, version: None }
-}
-
 /// The injector.
 #[derive(Debug)]
 pub struct Script {

@@ -13,6 +13,7 @@ pub mod cut;
 #[cfg(test)]
 mod declared;
 pub mod disk;
+pub mod doctor;
 pub mod iptables;
 pub mod nft;
 pub mod process;
@@ -160,11 +161,6 @@ impl Cap {
     pub fn share(self) -> f64 {
         f64::from(self.percent) / 100.0
     }
-}
-
-/// What each injector finds here, whatever a scenario asks of it.
-pub fn probes() -> Vec<Probe> {
-    vec![process::probe(), command::probe()]
 }
 
 /// Can an injector work here?

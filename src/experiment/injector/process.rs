@@ -168,11 +168,6 @@ fn group_dir(group: &str) -> Result<PathBuf, String> {
     Ok(Path::new("/sys/fs/cgroup").join(group))
 }
 
-/// Signals need no tool.
-pub(super) fn probe() -> Probe {
-    Probe { injector: "process", state: Readiness::Ready, version: None }
-}
-
 /// The injector.
 #[derive(Debug)]
 pub struct Process {

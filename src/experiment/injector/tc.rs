@@ -335,7 +335,7 @@ impl Injector for Tc {
 }
 
 /// Does the kernel know a qdisc? Tried in a network namespace that is gone at once.
-fn kernel_has(kind: &str, arguments: &[&str]) -> Result<(), String> {
+pub(super) fn kernel_has(kind: &str, arguments: &[&str]) -> Result<(), String> {
     if !is_there("unshare") {
         return Err("`unshare` is not there: install the Debian package util-linux".into());
     }

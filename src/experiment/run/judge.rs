@@ -79,6 +79,12 @@ pub(super) fn conclude(
         let recovered = ran.phases[2].held.as_ref().and_then(|j| j.holds);
         ran.labels = Some((blame(&grounds), bug_type(class, safety), severity(safety, recovered, true)));
     }
+    if let Some(fault) = &scenario.fault {
+        evidence.json("injector", &format!("{}-observed.json", fault.name()), &stage.observed)?;
+        if let Some((name, trace)) = &stage.trace {
+            evidence.json("injector", name, trace)?;
+        }
+    }
     write(&mut evidence, &stage.history, &ran, &facts, &grounds, &checked, &ended)?;
     ran.report = checked.reports.into_iter().next();
     let environment = environment(seed);

@@ -301,6 +301,7 @@ struct Stage<'a> {
     phases: [Phase; 3],
     mark: i64,
     observed: Vec<Observation>,
+    trace: Option<(&'static str, serde_json::Value)>,
     samples: Vec<Vec<Sample>>,
     shown: Vec<Shown>,
     rollback: Option<Rollback>,
@@ -327,6 +328,7 @@ impl<'a> Stage<'a> {
             phases: Default::default(),
             mark: 0,
             observed: Vec::new(),
+            trace: None,
             samples: Vec::new(),
             shown: Vec::new(),
             rollback: None,
@@ -497,6 +499,7 @@ impl<'a> Stage<'a> {
                 slis: (&self.phases[0].slis, &self.phases[1].slis),
             });
         }
+        self.trace = injector.trace();
         let began = Instant::now();
         let path = armed.journal().to_path_buf();
         let journal = Journal::read(&path);
