@@ -380,6 +380,22 @@ impl History {
         OpRef { shared: &self.shared, chunk: &self.chunks[c], i: row - self.starts[c] }
     }
 
+    /// Operations by their rows; those that ascend are found without a search.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn ops_at<'a>(&'a self, rows: impl Iterator<Item = usize> + 'a) -> impl Iterator<Item = OpRef<'a>> + 'a {
+        let mut c = 0;
+        rows.map(move |row| {
+            let starts = &self.starts[c..];
+            if !(starts[0] <= row && starts.get(1).is_some_and(|&next| row < next)) {
+                assert!(row < self.len(), "row {row} of a history of {}", self.len());
+                c = self.starts.partition_point(|&s| s <= row) - 1;
+            }
+            OpRef { shared: &self.shared, chunk: &self.chunks[c], i: row - self.starts[c] }
+        })
+    }
+
     /// All operations in order.
     pub fn ops(&self) -> impl Iterator<Item = OpRef<'_>> + '_ {
         self.chunks.iter().flat_map(|chunk| (0..chunk.len()).map(|i| OpRef { shared: &self.shared, chunk, i }))
@@ -653,6 +669,9 @@ impl<'a> OpRef<'a> {
 
     /// A further field by name, as EDN text: the completion's, else the invocation's.
     pub fn extra(&self, name: &str) -> Option<&'a str> {
+        if self.chunk.extra.is_none() && self.chunk.invoke_extra.is_none() {
+            return None;
+        }
         let id = self.shared.names.find(name)?;
         let of = |col: &'a Option<ExtraCol>| col.as_ref()?.get(self.i).find(|&(n, _)| n == id).map(|(_, v)| v);
         of(&self.chunk.extra).or_else(|| of(&self.chunk.invoke_extra)).map(|v| self.shared.texts.get(v))

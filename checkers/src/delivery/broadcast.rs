@@ -15,11 +15,11 @@ use elench_formats::history::{OpRef, Status as Ended};
 use roaring::RoaringBitmap;
 
 use super::elements::Elements;
-use super::latency::Latencies;
 use super::reads::{End, ReadAt, Seen, View, elements_of, in_event_order};
 use super::set::{Attempts, NONE, refuse_without_order, tell_foreign};
 use super::words::{Role, Roles};
 use crate::findings::{Example, Fact, Findings, Incremental, ended};
+use crate::latencies::Latencies;
 use crate::outcome::{OpId, Status, Why};
 
 #[derive(Debug, Default)]
@@ -112,9 +112,7 @@ impl Broadcast {
         if !unread.is_empty() {
             findings.fact("nodes never read", Fact::Text(unread.join(", ")));
         }
-        if let Some(fact) = converged.fact() {
-            findings.fact("time to converge", fact);
-        }
+        findings.durations("time to converge", &converged);
         if judged == 0 {
             findings.undecided(Why::Other("no node was read after a message was acknowledged".into()));
         }

@@ -19,7 +19,6 @@ mod broadcast;
 mod dump;
 mod elements;
 mod ids;
-mod latency;
 pub mod log;
 mod once;
 mod prefix;

@@ -21,7 +21,8 @@ use roaring::RoaringBitmap;
 use super::elements::{ById, Elements};
 use super::set::refuse_without_order;
 use super::words::{Role, Roles};
-use crate::findings::{Example, Fact, Findings, Part, by_key, ended};
+use crate::findings::{Example, Fact, Findings, Part, by_key};
+use crate::named::Tally;
 use crate::outcome::{OpId, Why};
 
 const NOBODY: u32 = u32::MAX;
@@ -71,7 +72,7 @@ fn one(part: Part<'_>, window: u32, examples: usize) -> Findings {
         skipped: RoaringBitmap::new(),
         findings: Findings::new(examples),
     };
-    let mut roles = Roles::default();
+    let (mut roles, mut tally) = (Roles::default(), Tally::default());
     let (mut reads, mut takes): (Vec<OpRef<'_>>, BTreeMap<i64, Vec<OpRef<'_>>>) = (Vec::new(), BTreeMap::new());
     let mut may_have_taken = false;
     for op in part.ops() {
@@ -85,8 +86,9 @@ fn one(part: Part<'_>, window: u32, examples: usize) -> Findings {
             Role::Take | Role::Drain if op.status().is_unknown() => may_have_taken = true,
             _ => continue,
         }
-        order.findings.coverage.count(op.f().unwrap_or("nil"), ended(&op), 1);
+        tally.count(&op);
     }
+    tally.tell(&mut order.findings.coverage);
     let history = part.history();
     if !order.again.is_empty() {
         order

@@ -21,8 +21,9 @@ use elench_formats::history::OpRef;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
-use super::{Online, State, Tally, acknowledged, atoms, check, failed, is_any};
+use super::{Online, State, acknowledged, atoms, check, failed};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
 
 /// Checks each key of a history.
@@ -37,6 +38,22 @@ pub fn online(examples: usize) -> Box<dyn Incremental> {
 
 const READS: [&str; 4] = ["read", "r", "read-all", "scan"];
 const WRITES: [&str; 5] = ["write", "w", "insert", "add", "append"];
+
+/// What the name of an operation says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    Reads,
+    Writes,
+    Other,
+}
+
+fn means(name: &str) -> Means {
+    match () {
+        () if is_any(name, &WRITES) => Means::Writes,
+        () if is_any(name, &READS) => Means::Reads,
+        () => Means::Other,
+    }
+}
 
 /// A value that somebody attempted to write.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +71,7 @@ struct Write {
 struct Reverse {
     found: Findings,
     tally: Tally,
+    names: ByName<Means>,
     writes: HashMap<Scalar, Write, FixedState>,
     /// Acknowledgements in their order, with what was written.
     acks: Vec<(u64, Scalar)>,
@@ -69,6 +87,7 @@ impl Reverse {
         Reverse {
             found: Findings::new(examples),
             tally: Tally::default(),
+            names: ByName::new(means, Means::Other),
             writes: HashMap::default(),
             acks: Vec::new(),
             unwritten: HashMap::default(),
@@ -136,8 +155,9 @@ impl Reverse {
 
 impl State for Reverse {
     fn invoked(&mut self, op: &OpRef<'_>) {
-        if !is_any(op, &WRITES) {
-            if !is_any(op, &READS) {
+        let means = self.names.of(op);
+        if means != Means::Writes {
+            if means == Means::Other {
                 let why = format!("{} ({}) is neither a write nor a read", OpId(op.index()), op.f().unwrap_or("nil"));
                 self.found.undecided(Why::Other(why));
             }
@@ -154,13 +174,14 @@ impl State for Reverse {
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
-        if is_any(op, &READS) {
+        let means = self.names.of(op);
+        if means == Means::Reads {
             if acknowledged(op) {
                 self.read(op);
             }
             return;
         }
-        let Some(value) = Reverse::value(op).filter(|_| is_any(op, &WRITES)) else { return };
+        let Some(value) = Reverse::value(op).filter(|_| means == Means::Writes) else { return };
         let Some(write) = self.writes.get_mut(&value) else { return };
         if failed(op) {
             write.alive -= 1;

@@ -28,8 +28,9 @@ use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::{Online, State, Tally, atoms, check, is_any};
+use super::{Online, State, atoms, check};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
 
 /// How locks are named.
@@ -83,11 +84,11 @@ enum Does {
     Other,
 }
 
-fn does(op: &OpRef<'_>) -> Does {
+fn does(name: &str) -> Does {
     match () {
-        () if is_any(op, &ACQUIRE) => Does::Acquire,
-        () if is_any(op, &RENEW) => Does::Renew,
-        () if is_any(op, &RELEASE) => Does::Release,
+        () if is_any(name, &ACQUIRE) => Does::Acquire,
+        () if is_any(name, &RENEW) => Does::Renew,
+        () if is_any(name, &RELEASE) => Does::Release,
         () => Does::Other,
     }
 }
@@ -128,6 +129,7 @@ struct All {
     kind: Locks,
     found: Findings,
     tally: Tally,
+    functions: ByName<Does>,
     owners: HashMap<String, u32, FixedState>,
     names: HashMap<String, u32, FixedState>,
     calls: Vec<Call>,
@@ -142,6 +144,7 @@ impl All {
             kind,
             found: Findings::new(examples),
             tally: Tally::default(),
+            functions: ByName::new(does, Does::Other),
             owners: HashMap::default(),
             names: HashMap::default(),
             calls: Vec::new(),
@@ -448,7 +451,7 @@ impl State for All {
         if let Some(process) = op.process().filter(|_| op.status().is_unknown()) {
             self.crashes.entry(process).or_default().push(op.index());
         }
-        let does = does(op);
+        let does = self.functions.of(op);
         if does == Does::Other {
             let why =
                 format!("{} ({}) neither acquires nor renews nor releases", OpId(op.index()), op.f().unwrap_or("nil"));
@@ -473,7 +476,7 @@ impl State for All {
             self.found.undecided(Why::NoEvidence);
         }
         self.found.fact("grants", Fact::Count(grants as u64));
-        self.found.fact("owners", Fact::Count(self.owners.len() as u64));
+        self.found.fact("owners", Fact::Int(self.owners.len() as i128));
         self.found
     }
 }

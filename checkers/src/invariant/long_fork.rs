@@ -25,8 +25,9 @@ use elench_formats::history::{OpRef, is_read};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::{Online, State, Tally, acknowledged, atoms, check_whole, failed};
+use super::{Online, State, acknowledged, atoms, check_whole, failed};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::Tally;
 use crate::outcome::{OpId, Why};
 
 /// Distinct states of a group that are compared pair by pair.

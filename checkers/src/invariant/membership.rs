@@ -20,8 +20,9 @@ use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
-use super::{Online, State, Tally, acknowledged, atoms, check, is_any, is_final};
+use super::{Online, State, acknowledged, atoms, check, is_final};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
 
 /// What is told of a cluster.
@@ -47,6 +48,24 @@ const JOIN: [&str; 7] = ["join", "add", "add-member", "add-node", "grow", "grow!
 const LEAVE: [&str; 8] = ["leave", "remove", "remove-member", "remove-node", "shrink", "shrink!", "remove!", "evict"];
 const VIEW: [&str; 6] = ["read", "members", "view", "membership", "list-members", "nodes"];
 
+/// What the name of an operation says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    Joins,
+    Leaves,
+    Views,
+    Other,
+}
+
+fn means(name: &str) -> Means {
+    match () {
+        () if is_any(name, &JOIN) => Means::Joins,
+        () if is_any(name, &LEAVE) => Means::Leaves,
+        () if is_any(name, &VIEW) => Means::Views,
+        () => Means::Other,
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Change {
     op: u64,
@@ -66,6 +85,7 @@ struct Membership {
     rules: Rules,
     found: Findings,
     tally: Tally,
+    names: ByName<Means>,
     changes: HashMap<String, Vec<Change>, FixedState>,
     changed: bool,
     unknown: u64,
@@ -82,6 +102,7 @@ impl Membership {
             rules: rules.clone(),
             found: Findings::new(examples),
             tally: Tally::default(),
+            names: ByName::new(means, Means::Other),
             changes: HashMap::default(),
             changed: false,
             unknown: 0,
@@ -244,13 +265,14 @@ fn bare(text: &str) -> &str {
 
 impl State for Membership {
     fn invoked(&mut self, op: &OpRef<'_>) {
-        if is_any(op, &JOIN) || is_any(op, &LEAVE) {
+        let means = self.names.of(op);
+        if matches!(means, Means::Joins | Means::Leaves) {
             self.changed = true;
             if op.input().scalar() == Some(Scalar::Nil) {
                 let why = format!("{} does not say who joins or leaves", OpId(op.index()));
                 self.found.undecided(Why::Other(why));
             }
-        } else if !is_any(op, &VIEW) {
+        } else if means != Means::Views {
             let why = format!(
                 "{} ({}) is neither a joining, a leaving nor a view",
                 OpId(op.index()),
@@ -262,9 +284,10 @@ impl State for Membership {
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
-        if is_any(op, &JOIN) || is_any(op, &LEAVE) {
-            self.change(op, is_any(op, &JOIN));
-        } else if acknowledged(op) && is_any(op, &VIEW) {
+        let means = self.names.of(op);
+        if matches!(means, Means::Joins | Means::Leaves) {
+            self.change(op, means == Means::Joins);
+        } else if acknowledged(op) && means == Means::Views {
             self.view(op);
         }
     }
