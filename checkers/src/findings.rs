@@ -316,6 +316,7 @@ pub fn replay(history: &History, mut checker: Box<dyn Incremental>) -> Findings 
 }
 
 /// How an operation ended, in the three ways that count.
+#[inline]
 pub fn ended(op: &OpRef<'_>) -> Status {
     match op.status() {
         Ended::Ok => Status::Ok,

@@ -457,17 +457,25 @@ impl Reader {
         let process = op.process().ok_or_else(|| {
             format!("the recorder does not say which process did operation {}, so its session is not known", op.index())
         })?;
-        let begun = self.begun.get(&process).copied().unwrap_or(0);
+        let begun = if self.begun.is_empty() { 0 } else { self.begun.get(&process).copied().unwrap_or(0) };
         let named = op.extra("session").map_or(0, |text| self.other(text.to_string()) + 1);
         let next = self.sessions.len() as u32;
         let session = *self.sessions.entry((process, begun, named)).or_insert(next);
-        let keys = &mut self.keys;
-        let key = *self.key_ids.entry(key).or_insert_with(|| {
-            keys.push(key);
-            keys.len() as u32 - 1
-        });
+        let key = self.key(key);
         self.list.push(Access { op: op.index(), session, key, kind, status: ended(op), value, version });
         Ok(())
+    }
+
+    fn key(&mut self, key: Scalar) -> u32 {
+        // Mostly that of the operation before.
+        if let Some(last) = self.list.last().filter(|last| self.keys[last.key as usize] == key) {
+            return last.key;
+        }
+        let keys = &mut self.keys;
+        *self.key_ids.entry(key).or_insert_with(|| {
+            keys.push(key);
+            keys.len() as u32 - 1
+        })
     }
 
     fn finish(self, initial: &Value) -> Result<Accesses, String> {
