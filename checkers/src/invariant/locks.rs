@@ -84,6 +84,14 @@ enum Does {
     Other,
 }
 
+/// What lies in a map under one of these names.
+fn named<'v>(map: &'v Value, names: &[&str]) -> Option<&'v Value> {
+    match map {
+        Value::Nil => None,
+        map => names.iter().find_map(|name| map.get(name).filter(|value| !matches!(value, Value::Nil))),
+    }
+}
+
 fn does(name: &str) -> Does {
     match () {
         () if is_any(name, &ACQUIRE) => Does::Acquire,
@@ -164,12 +172,9 @@ impl All {
     }
 
     fn owner(&mut self, op: &OpRef<'_>, input: &Value, output: &Value) -> Option<u32> {
-        let field = |value: &Value| {
-            OWNER.iter().find_map(|name| value.get(name).filter(|v| !matches!(v, Value::Nil)).map(Value::to_edn))
-        };
         let next = self.owners.len() as u32;
-        if let Some(name) = field(output).or_else(|| field(input)) {
-            return Some(*self.owners.entry(name).or_insert(next));
+        if let Some(name) = named(output, &OWNER).or_else(|| named(input, &OWNER)) {
+            return Some(*self.owners.entry(name.to_edn()).or_insert(next));
         }
         let (process, owners) = (op.process()?, &mut self.owners);
         let own = || *owners.entry(format!("process {process}")).or_insert(next);
@@ -250,8 +255,12 @@ impl All {
             (ValueRef::Nil, ValueRef::Int(n)) => Some(n),
             _ => None,
         };
-        let token = TOKEN.iter().find_map(|name| output.get(name)).and_then(Value::as_int).or(bare);
-        let ttl = |value: &Value| TTL.iter().find_map(|(name, unit)| value.get(name)?.as_int()?.checked_mul(*unit));
+        let fence = if output == Value::Nil { None } else { TOKEN.iter().find_map(|name| output.get(name)) };
+        let token = fence.and_then(Value::as_int).or(bare);
+        let ttl = |value: &Value| match value {
+            Value::Nil => None,
+            map => TTL.iter().find_map(|(name, unit)| map.get(name)?.as_int()?.checked_mul(*unit)),
+        };
         let known = matches!(op.status(), Ended::Ok | Ended::Fail);
         Ok(Call {
             op: op.index(),

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use elench_formats::columns::Scalar;
+use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::{OpRef, Status as Ended};
 use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
@@ -74,6 +74,13 @@ struct Change {
     joins: bool,
 }
 
+/// Who was asked for a view.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Who {
+    Node(String),
+    Process(Option<i64>),
+}
+
 #[derive(Clone, Debug)]
 struct View {
     op: u64,
@@ -92,7 +99,7 @@ struct Membership {
     last_change: u64,
     initial: Option<HashSet<String, FixedState>>,
     marked: Vec<View>,
-    last_of: BTreeMap<String, View>,
+    last_of: BTreeMap<Who, View>,
 }
 
 impl Membership {
@@ -130,11 +137,10 @@ impl Membership {
     }
 
     fn view(&mut self, op: &OpRef<'_>) {
-        let (Value::Vector(shown) | Value::Set(shown)) = atoms::tree(op, op.output()) else {
+        let Some(members) = names_in(op, op.output()) else {
             let why = format!("{} returned no collection of members", OpId(op.index()));
             return self.found.undecided(Why::Other(why));
         };
-        let members: Vec<String> = shown.iter().map(|member| bare(&member.to_edn()).to_string()).collect();
         if !self.changed && self.rules.members.is_none() {
             self.initial.get_or_insert_default().extend(members.iter().cloned());
         }
@@ -142,7 +148,7 @@ impl Membership {
         if is_final(op) {
             self.marked.push(view);
         } else if self.rules.quiescent {
-            let who = op.node().map(str::to_string).unwrap_or_else(|| format!("process {:?}", op.process()));
+            let who = op.node().map_or(Who::Process(op.process()), |node| Who::Node(node.to_string()));
             self.last_of.insert(who, view);
         }
     }
@@ -248,12 +254,28 @@ fn certain(changes: &[Change], joins: bool) -> Option<u64> {
 
 /// A member's name, as EDN without quotes or colon.
 fn named(op: &OpRef<'_>) -> Vec<String> {
-    let value = atoms::tree(op, op.input());
-    if let Value::Vector(all) | Value::Set(all) = &value {
-        return all.iter().map(|one| bare(&one.to_edn()).to_string()).collect();
+    if let ValueRef::Int(n) = op.input() {
+        return vec![n.to_string()];
     }
+    if let Some(all) = names_in(op, op.input()) {
+        return all;
+    }
+    let value = atoms::tree(op, op.input());
     let one = ["node", "member", "id", "name"].iter().find_map(|field| value.get(field)).unwrap_or(&value);
     vec![bare(&one.to_edn()).to_string()]
+}
+
+/// The members of a collection, if it is one.
+fn names_in(op: &OpRef<'_>, value: ValueRef<'_>) -> Option<Vec<String>> {
+    if let Some(list) = value.elements() {
+        return Some(list.iter().map(|one| bare(&atoms::written(op, one)).to_string()).collect());
+    }
+    match atoms::tree(op, value) {
+        Value::Vector(all) | Value::Set(all) => {
+            Some(all.iter().map(|one| bare(&one.to_edn()).to_string()).collect())
+        }
+        _ => None,
+    }
 }
 
 fn bare(text: &str) -> &str {
