@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 pub mod plot;
 pub mod process;
+pub mod shapes;
 pub mod txn;
 
 /// Is this `cargo bench`, and not a test run that only asks whether benches work?

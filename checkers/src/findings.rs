@@ -14,9 +14,10 @@ use std::collections::BTreeMap;
 
 use elench_formats::History;
 use elench_formats::history::{OpRef, Side, Status as Ended};
-use rayon::prelude::*;
 
+use crate::latencies::Latencies;
 use crate::outcome::{Coverage, KeyId, OpId, Outcome, Status, Undecided, Violation, Why};
+pub use crate::parts::{Part, by_key};
 
 /// What weighs a kind?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,9 +69,9 @@ pub struct Quantiles {
 /// Something that describes a history.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    /// A number of things.
+    /// A number of things: those of several keys add up.
     Count(u64),
-    /// A number of any sign.
+    /// A number of any sign, by itself.
     Int(i128),
     /// A ratio or mean.
     Real(f64),
@@ -98,6 +99,8 @@ pub struct Table {
 pub struct Findings {
     kinds: BTreeMap<&'static str, Kind>,
     facts: Vec<(String, Fact)>,
+    /// Behind facts of these names that are quantiles: what they are the quantiles of.
+    durations: Vec<(String, Latencies)>,
     /// What this rests on.
     pub coverage: Coverage,
     undecided: Option<Why>,
@@ -107,7 +110,14 @@ pub struct Findings {
 impl Findings {
     /// Nothing yet; of each kind so many examples will be kept.
     pub fn new(examples: usize) -> Findings {
-        Findings { kinds: BTreeMap::new(), facts: Vec::new(), coverage: Coverage::default(), undecided: None, examples }
+        Findings {
+            kinds: BTreeMap::new(),
+            facts: Vec::new(),
+            durations: Vec::new(),
+            coverage: Coverage::default(),
+            undecided: None,
+            examples,
+        }
     }
 
     /// One more instance of a violation. The example is made only where it is kept.
@@ -144,6 +154,19 @@ impl Findings {
     /// Describes.
     pub fn fact(&mut self, name: impl Into<String>, fact: Fact) {
         self.facts.push((name.into(), fact));
+    }
+
+    /// Describes durations by their quantiles, if there are any. Those of several keys are merged.
+    pub(crate) fn durations(&mut self, name: &str, all: &Latencies) {
+        if let Some(quantiles) = all.quantiles() {
+            self.fact(name, Fact::Quantiles(quantiles));
+            self.durations.push((name.to_string(), all.clone()));
+        }
+    }
+
+    /// What describes, with the durations behind it.
+    pub(crate) fn take_facts(&mut self) -> (Vec<(String, Fact)>, Vec<(String, Latencies)>) {
+        (std::mem::take(&mut self.facts), std::mem::take(&mut self.durations))
     }
 
     /// Something could not be decided; the first reason is kept.
@@ -238,20 +261,6 @@ impl Findings {
         self
     }
 
-    /// What was found in the keys of a history, one after the other. Facts are those of the only key, where there is but one; a
-    /// key without evidence does not make the others unknown.
-    pub(crate) fn of_keys(examples: usize, keys: Vec<Findings>) -> Findings {
-        let mut all = Findings::new(examples);
-        let only = keys.len() == 1;
-        for mut key in keys {
-            if only {
-                all.facts = std::mem::take(&mut key.facts);
-            }
-            all.merge(key);
-        }
-        all
-    }
-
     /// Everything found so far is about this key.
     pub fn name_key(&mut self, key: Option<String>) {
         self.kinds.values_mut().flat_map(|kind| &mut kind.examples).for_each(|e| e.key = key.clone());
@@ -273,61 +282,6 @@ impl Findings {
             self.undecided(why);
         }
     }
-}
-
-/// The operations of one key, and those without a key, which belong to every key; or all, where no operation bears a key.
-#[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
-    history: &'a History,
-    rows: Option<(&'a [u32], &'a [u32])>,
-}
-
-impl<'a> Part<'a> {
-    /// All operations, as if they had no keys.
-    pub fn whole(history: &'a History) -> Part<'a> {
-        Part { history, rows: None }
-    }
-
-    /// The history that it is a part of.
-    pub fn history(&self) -> &'a History {
-        self.history
-    }
-
-    /// Operations of clients, in the order of their invocations.
-    pub fn ops(&self) -> Box<dyn Iterator<Item = OpRef<'a>> + 'a> {
-        let history = self.history;
-        match self.rows {
-            None => Box::new(history.clients()),
-            Some((own, [])) => Box::new(own.iter().map(move |&row| history.op(row as usize))),
-            Some((own, common)) => {
-                let (mut own, mut common) = (own.iter().peekable(), common.iter().peekable());
-                Box::new(
-                    std::iter::from_fn(move || match (own.peek(), common.peek()) {
-                        (Some(a), Some(b)) if a < b => own.next(),
-                        (_, Some(_)) => common.next(),
-                        (_, None) => own.next(),
-                    })
-                    .map(move |&row| history.op(row as usize))
-                    .filter(OpRef::is_client),
-                )
-            }
-        }
-    }
-}
-
-/// Checks each key of a history by itself, in parallel, and merges. A history without keys is one part. Facts are those of
-/// the only part, where there is but one; a key without evidence does not make the others unknown.
-pub fn by_key(history: &History, examples: usize, check: impl Fn(Part<'_>) -> Findings + Sync) -> Findings {
-    let index = history.key_index();
-    if index.is_empty() {
-        return check(Part::whole(history)).of_all();
-    }
-    let of = |k: usize| {
-        let mut text = String::new();
-        history.write_scalar(index.keys()[k], &mut text);
-        check(Part { history, rows: Some((index.rows(k), index.keyless())) }).of_key(KeyId(k as u32), &text)
-    };
-    Findings::of_keys(examples, (0..index.len()).into_par_iter().map(of).collect())
 }
 
 /// Checks while a history is written.
@@ -362,6 +316,7 @@ pub fn replay(history: &History, mut checker: Box<dyn Incremental>) -> Findings 
 }
 
 /// How an operation ended, in the three ways that count.
+#[inline]
 pub fn ended(op: &OpRef<'_>) -> Status {
     match op.status() {
         Ended::Ok => Status::Ok,
@@ -372,9 +327,6 @@ pub fn ended(op: &OpRef<'_>) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use elench_formats::build::{BuildOptions, Lift};
-    use elench_formats::notation::history_with;
-
     use super::*;
 
     fn consumed(n: u64) -> Findings {
@@ -396,27 +348,5 @@ mod tests {
         findings.violation("lost", || unreachable!("only one example is kept"));
         assert!(findings.is_invalid() && findings.outcome().is_invalid());
         assert_eq!(findings.count("lost"), 2);
-    }
-
-    #[test]
-    fn a_key_without_evidence_does_not_make_the_others_unknown() {
-        let keyed = BuildOptions { lift: Lift::Always, ..BuildOptions::default() };
-        let text = "invoke 0 add [:k 1] / ok 0 / invoke 1 add [:j 2] / info 1 / invoke 2 read / ok 2 read 5";
-        let h = history_with(text, keyed).unwrap();
-        let found = by_key(&h, 3, |part| {
-            let mut findings = Findings::new(3);
-            for op in part.ops() {
-                findings.coverage.count("op", ended(&op), 1);
-                if op.f() == Some("add") && op.status() == Ended::Ok {
-                    findings.note("added", || Example::new([OpId(op.index())], "added"));
-                }
-            }
-            if findings.count("added") == 0 {
-                findings.undecided(Why::NoEvidence);
-            }
-            findings
-        });
-        assert_eq!(found.coverage.keys, 2, "{found:?}");
-        assert!(found.is_valid(), "{found:?}");
     }
 }

@@ -8,9 +8,12 @@ pub mod expr;
 pub mod findings;
 pub mod graph;
 pub mod invariant;
+mod latencies;
 pub mod linear;
 pub mod model;
+mod named;
 pub mod outcome;
+mod parts;
 pub mod session;
 pub mod txn;
 

@@ -380,6 +380,22 @@ impl History {
         OpRef { shared: &self.shared, chunk: &self.chunks[c], i: row - self.starts[c] }
     }
 
+    /// Operations by their rows; those that ascend are found without a search.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn ops_at<'a>(&'a self, rows: impl Iterator<Item = usize> + 'a) -> impl Iterator<Item = OpRef<'a>> + 'a {
+        let mut c = 0;
+        rows.map(move |row| {
+            let starts = &self.starts[c..];
+            if !(starts[0] <= row && starts.get(1).is_some_and(|&next| row < next)) {
+                assert!(row < self.len(), "row {row} of a history of {}", self.len());
+                c = self.starts.partition_point(|&s| s <= row) - 1;
+            }
+            OpRef { shared: &self.shared, chunk: &self.chunks[c], i: row - self.starts[c] }
+        })
+    }
+
     /// All operations in order.
     pub fn ops(&self) -> impl Iterator<Item = OpRef<'_>> + '_ {
         self.chunks.iter().flat_map(|chunk| (0..chunk.len()).map(|i| OpRef { shared: &self.shared, chunk, i }))
@@ -526,17 +542,20 @@ pub struct OpRef<'a> {
 
 impl<'a> OpRef<'a> {
     /// Its id: the event index of its invocation.
+    #[inline]
     pub fn index(&self) -> u64 {
         self.chunk.index.value(self.i)
     }
 
     /// The event index of its completion; `None` if it never completed.
+    #[inline]
     pub fn complete_index(&self) -> Option<u64> {
         let a = &self.chunk.complete_index;
         a.is_valid(self.i).then(|| a.value(self.i))
     }
 
     /// The client process, if a client did it and the recorder said which.
+    #[inline]
     pub fn process(&self) -> Option<i64> {
         let a = &self.chunk.process;
         a.is_valid(self.i).then(|| a.value(self.i))
@@ -549,49 +568,58 @@ impl<'a> OpRef<'a> {
     }
 
     /// Did a client do it?
+    #[inline]
     pub fn is_client(&self) -> bool {
         self.chunk.is_client(self.i)
     }
 
     /// How it ended.
+    #[inline]
     pub fn status(&self) -> Status {
         Status::from_code(self.chunk.status[self.i]).unwrap_or(Status::Pending)
     }
 
     /// The code of its function's name.
+    #[inline]
     pub fn f_code(&self) -> Option<u16> {
         let a = &self.chunk.f;
         a.is_valid(self.i).then(|| a.value(self.i))
     }
 
     /// Its function's name.
+    #[inline]
     pub fn f(&self) -> Option<&'a str> {
         self.f_code().map(|c| self.shared.functions.get(u32::from(c)))
     }
 
     /// Nanoseconds of its invocation.
+    #[inline]
     pub fn invoke_time(&self) -> Option<i64> {
         let a = self.chunk.invoke_time.as_ref()?;
         a.is_valid(self.i).then(|| a.value(self.i))
     }
 
     /// Nanoseconds of its completion.
+    #[inline]
     pub fn complete_time(&self) -> Option<i64> {
         let a = self.chunk.complete_time.as_ref()?;
         a.is_valid(self.i).then(|| a.value(self.i))
     }
 
     /// Its key.
+    #[inline]
     pub fn key(&self) -> Scalar {
         self.chunk.key.get(self.i)
     }
 
     /// What it sent, without its key. Nothing for a transaction: see [`txn`](Self::txn).
+    #[inline]
     pub fn input(&self) -> ValueRef<'a> {
         self.plain(&self.chunk.input)
     }
 
     /// What it received, without its key. Nothing for a transaction: see [`txn`](Self::txn).
+    #[inline]
     pub fn output(&self) -> ValueRef<'a> {
         self.plain(&self.chunk.output)
     }
@@ -606,6 +634,7 @@ impl<'a> OpRef<'a> {
         self.chunk.output.get(self.i)
     }
 
+    #[inline]
     fn plain(&self, col: &'a ValueCol) -> ValueRef<'a> {
         match col.get(self.i) {
             ValueRef::Text(t) if self.shared.texts.get(t) == BARE_NIL => ValueRef::Nil,
@@ -614,6 +643,7 @@ impl<'a> OpRef<'a> {
     }
 
     /// Its micro-operations, with what reads returned where that is known.
+    #[inline]
     pub fn txn(&self) -> Option<TxnRef<'a>> {
         self.chunk.txn.as_ref()?.get(self.i)
     }
@@ -652,7 +682,11 @@ impl<'a> OpRef<'a> {
     }
 
     /// A further field by name, as EDN text: the completion's, else the invocation's.
+    #[inline]
     pub fn extra(&self, name: &str) -> Option<&'a str> {
+        if self.chunk.extra.is_none() && self.chunk.invoke_extra.is_none() {
+            return None;
+        }
         let id = self.shared.names.find(name)?;
         let of = |col: &'a Option<ExtraCol>| col.as_ref()?.get(self.i).find(|&(n, _)| n == id).map(|(_, v)| v);
         of(&self.chunk.extra).or_else(|| of(&self.chunk.invoke_extra)).map(|v| self.shared.texts.get(v))

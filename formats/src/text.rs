@@ -69,6 +69,7 @@ impl TextPool {
     }
 
     /// The text of an id that this pool gave out.
+    #[inline]
     pub fn get(&self, id: u32) -> &str {
         slice(&self.bytes, &self.ends, id)
     }
@@ -107,6 +108,7 @@ impl TextPool {
     }
 }
 
+#[inline]
 fn slice<'a>(bytes: &'a str, ends: &[u32], id: u32) -> &'a str {
     let i = id as usize;
     let start = if i == 0 { 0 } else { ends[i - 1] as usize };

@@ -14,11 +14,11 @@
 //!
 //! One pass; a read or dump costs what it holds. Memory: 36 bytes an element.
 
-use std::collections::HashMap;
-
 use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::{OpRef, Status as Ended};
 use elench_formats::{History, Value};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use roaring::RoaringBitmap;
 
 use super::dump::Dump;
@@ -42,7 +42,7 @@ pub fn no_lost_ack(history: &History, dumps: &[Dump], examples: usize) -> Findin
     if dumps.is_empty() && history.clients().any(|op| takes(op, &mut roles)) {
         return total_queue(history, &QueueOptions::default(), examples);
     }
-    let mut books = Books { history, by_key: HashMap::new(), order: Vec::new(), findings: Findings::new(examples) };
+    let mut books = Books { history, by_key: HashMap::default(), order: Vec::new(), findings: Findings::new(examples) };
     if let Err(why) = books.fill(dumps) {
         let mut findings = books.findings;
         findings.undecided(Why::Other(why));
@@ -117,7 +117,7 @@ impl Book {
 
 struct Books<'a> {
     history: &'a History,
-    by_key: HashMap<Scalar, usize>,
+    by_key: HashMap<Scalar, usize, FixedState>,
     order: Vec<Book>,
     findings: Findings,
 }

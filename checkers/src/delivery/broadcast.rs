@@ -15,11 +15,11 @@ use elench_formats::history::{OpRef, Status as Ended};
 use roaring::RoaringBitmap;
 
 use super::elements::Elements;
-use super::latency::Latencies;
 use super::reads::{End, ReadAt, Seen, View, elements_of, in_event_order};
 use super::set::{Attempts, NONE, refuse_without_order, tell_foreign};
 use super::words::{Role, Roles};
 use crate::findings::{Example, Fact, Findings, Incremental, ended};
+use crate::latencies::Latencies;
 use crate::outcome::{OpId, Status, Why};
 
 #[derive(Debug, Default)]
@@ -112,9 +112,7 @@ impl Broadcast {
         if !unread.is_empty() {
             findings.fact("nodes never read", Fact::Text(unread.join(", ")));
         }
-        if let Some(fact) = converged.fact() {
-            findings.fact("time to converge", fact);
-        }
+        findings.durations("time to converge", &converged);
         if judged == 0 {
             findings.undecided(Why::Other("no node was read after a message was acknowledged".into()));
         }
@@ -125,7 +123,20 @@ impl Broadcast {
     fn tell_nodes(&self, name: &dyn Fn(u32) -> String, findings: &mut Findings) -> (u64, Latencies) {
         let (mut judged, mut converged) = (0, Latencies::default());
         let nodes = || self.nodes.iter().filter(|(_, node)| node.view.reads() > 0);
+        // Most are everywhere, and then it is only asked how late they came to the last node.
+        let all = nodes().map(|(_, node)| node.view.shown_now()).cloned().reduce(|all, own| all & own);
+        let all = all.unwrap_or_default();
+        let count = nodes().count() as u64;
         for (id, attempt) in self.attempts.live() {
+            if all.contains(id) && !self.attempts.is_removed(id) {
+                judged += count;
+                let times = nodes().map(|(_, node)| node.view.first_sight(id)?.complete_time);
+                let latest = times.reduce(|a, b| Some(a?.max(b?))).flatten();
+                if let (Some(latest), Some(acked)) = (latest, attempt.acked_at()) {
+                    converged.record(latest.saturating_sub(acked));
+                }
+                continue;
+            }
             let sight = nodes().filter_map(|(_, node)| node.view.first_sight(id)).map(|read| read.complete).min();
             let known = attempt.ack.min(sight.unwrap_or(NONE));
             if known == NONE || self.attempts.is_removed(id) {

@@ -5,14 +5,17 @@
 //! kept by id stays linear in what was added. Everything else gets the next id from [`FIRST_OTHER`] on through a hash table.
 //!
 //! Elements that are no scalars (vectors, sets) are known by their canonical EDN text. O(1) an element; nothing for those near the
-//! base, about 30 bytes for others.
+//! base, 24 bytes for others.
+
+use std::hash::BuildHasher;
 
 use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::OpRef;
 use elench_formats::text::TextPool;
 use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 /// The first id of an element that is no integer near the base.
 pub(crate) const FIRST_OTHER: u32 = 1 << 31;
@@ -34,12 +37,14 @@ enum Key {
 }
 
 /// Ids of elements.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Elements {
     base: Option<i64>,
     added: u64,
-    others: HashMap<Key, u32, FixedState>,
+    /// Positions in `keys`.
+    others: HashTable<u32>,
     keys: Vec<Key>,
+    hasher: FixedState,
     other_ints: bool,
     own: TextPool,
     /// Are texts copied, since there will be no history to ask for them at the end?
@@ -52,8 +57,9 @@ impl Elements {
         Elements {
             base: None,
             added: 0,
-            others: HashMap::default(),
+            others: HashTable::new(),
             keys: Vec::new(),
+            hasher: FixedState::default(),
             other_ints: false,
             own: TextPool::default(),
             copies,
@@ -73,12 +79,11 @@ impl Elements {
         {
             return id;
         }
-        let far = self.others.get(&Key::Int(n)).copied();
-        if let Some(id) = far.or_else(|| self.near(base, n)) {
-            return id;
-        }
-        self.other_ints = true;
-        self.other(Key::Int(n))
+        // What was far when it was first met stays what it was.
+        let near = self.near(base, n);
+        let id = self.other_or(Key::Int(n), near);
+        self.other_ints |= id >= FIRST_OTHER;
+        id
     }
 
     fn near(&self, base: i64, n: i64) -> Option<u32> {
@@ -97,13 +102,29 @@ impl Elements {
     }
 
     fn other(&mut self, key: Key) -> u32 {
-        let keys = &mut self.keys;
+        self.other_or(key, None)
+    }
+
+    /// The id of a key in the table; of one that is not there the other id, where there is one, else a new one.
+    fn other_or(&mut self, key: Key, or: Option<u32>) -> u32 {
+        let Elements { others, keys, hasher, .. } = self;
+        let known = others.entry(
+            hasher.hash_one(key),
+            |&at| keys[at as usize] == key,
+            |&at| hasher.hash_one(keys[at as usize]),
+        );
         // More than 2^31 elements do not fit in memory; saturating keeps the arithmetic total.
-        let next = FIRST_OTHER.saturating_add(u32::try_from(keys.len()).unwrap_or(u32::MAX));
-        *self.others.entry(key).or_insert_with(|| {
-            keys.push(key);
-            next
-        })
+        let id = |at: u32| FIRST_OTHER.saturating_add(at);
+        match (known, or) {
+            (Entry::Occupied(at), _) => id(*at.get()),
+            (Entry::Vacant(_), Some(or)) => or,
+            (Entry::Vacant(new), None) => {
+                let at = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+                new.insert(at);
+                keys.push(key);
+                id(at)
+            }
+        }
     }
 
     fn own(&mut self, text: &str) -> u32 {
@@ -178,7 +199,7 @@ fn is_collection(text: &str) -> bool {
 }
 
 /// What is known of each element, by id. Elements never touched have the default.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ById<T> {
     near: Vec<T>,
     others: Vec<T>,

@@ -15,6 +15,7 @@ use elench_formats::history::{OpRef, Status as Ended};
 use super::elements::{ById, Elements};
 use super::set::NONE;
 use crate::findings::{Example, Fact, Findings, Incremental, Part, by_key, ended};
+use crate::named::ByName;
 use crate::outcome::{OpId, Status, Why};
 
 /// `unique-ids` while a history is written. The state of both forms.
@@ -35,7 +36,7 @@ pub struct UniqueIds {
     others: u64,
     findings: Findings,
     violated: Option<&'static str>,
-    is_generate: Vec<Option<bool>>,
+    generates: ByName<bool>,
 }
 
 const NAMES: [&str; 8] = ["generate", "gen", "next", "next-id", "id", "new-id", "allocate", "unique-id"];
@@ -55,7 +56,7 @@ impl UniqueIds {
             others: 0,
             findings: Findings::new(examples),
             violated: None,
-            is_generate: Vec::new(),
+            generates: ByName::new(|name| NAMES.contains(&name), false),
         }
     }
 
@@ -64,16 +65,8 @@ impl UniqueIds {
         Box::new(UniqueIds::new(monotonic, examples, true))
     }
 
-    fn generates(&mut self, op: &OpRef<'_>) -> bool {
-        let Some(code) = op.f_code().map(usize::from) else { return false };
-        if code >= self.is_generate.len() {
-            self.is_generate.resize(code + 1, None);
-        }
-        *self.is_generate[code].get_or_insert_with(|| op.f().is_some_and(|f| NAMES.contains(&f)))
-    }
-
     fn take_in(&mut self, op: &OpRef<'_>) {
-        if !self.generates(op) {
+        if !self.generates.of(op) {
             return;
         }
         self.counts[ended(op) as usize] += 1;

@@ -17,14 +17,13 @@
 mod ack;
 mod broadcast;
 mod dump;
-mod elements;
+pub(crate) mod elements;
 mod ids;
-mod latency;
 pub mod log;
 mod once;
 mod prefix;
 mod queue;
-mod reads;
+pub(crate) mod reads;
 mod set;
 #[cfg(test)]
 mod tests;

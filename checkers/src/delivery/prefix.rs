@@ -11,17 +11,21 @@
 //!
 //! O(adds + what views hold). Memory: 16 bytes an element.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use elench_formats::History;
-use elench_formats::columns::ValueRef;
+use elench_formats::columns::{ListRef, ValueRef};
 use elench_formats::history::{OpRef, Status as Ended};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use roaring::RoaringBitmap;
 
 use super::elements::{ById, Elements};
+use super::reads::elements_of;
 use super::set::refuse_without_order;
 use super::words::{Role, Roles};
-use crate::findings::{Example, Fact, Findings, Part, by_key, ended};
+use crate::findings::{Example, Fact, Findings, Part, by_key};
+use crate::named::Tally;
 use crate::outcome::{OpId, Why};
 
 const NOBODY: u32 = u32::MAX;
@@ -40,8 +44,8 @@ struct Order {
     elements: Elements,
     places: ById<Place>,
     producers: Vec<Produced>,
-    by_process: HashMap<i64, u32>,
-    failed: HashMap<u32, u64>,
+    by_process: HashMap<i64, u32, FixedState>,
+    failed: HashMap<u32, u64, FixedState>,
     again: RoaringBitmap,
     window: u32,
     /// Elements told as skipped, and those that came twice.
@@ -64,14 +68,14 @@ fn one(part: Part<'_>, window: u32, examples: usize) -> Findings {
         elements: Elements::new(false),
         places: ById::new(Place { producer: NOBODY, number: 0 }),
         producers: Vec::new(),
-        by_process: HashMap::new(),
-        failed: HashMap::new(),
+        by_process: HashMap::default(),
+        failed: HashMap::default(),
         again: RoaringBitmap::new(),
         window,
         skipped: RoaringBitmap::new(),
         findings: Findings::new(examples),
     };
-    let mut roles = Roles::default();
+    let (mut roles, mut tally) = (Roles::default(), Tally::default());
     let (mut reads, mut takes): (Vec<OpRef<'_>>, BTreeMap<i64, Vec<OpRef<'_>>>) = (Vec::new(), BTreeMap::new());
     let mut may_have_taken = false;
     for op in part.ops() {
@@ -85,8 +89,9 @@ fn one(part: Part<'_>, window: u32, examples: usize) -> Findings {
             Role::Take | Role::Drain if op.status().is_unknown() => may_have_taken = true,
             _ => continue,
         }
-        order.findings.coverage.count(op.f().unwrap_or("nil"), ended(&op), 1);
+        tally.count(&op);
     }
+    tally.tell(&mut order.findings.coverage);
     let history = part.history();
     if !order.again.is_empty() {
         order
@@ -105,6 +110,9 @@ fn one(part: Part<'_>, window: u32, examples: usize) -> Findings {
         shared.join(view);
     }
     if !may_have_taken {
+        // What two consumers were given is there once.
+        shared.numbers.sort_unstable();
+        shared.numbers.dedup();
         order.gaps(&shared, history);
     }
     order.findings.fact("views", Fact::Count(views));
@@ -118,21 +126,27 @@ fn one(part: Part<'_>, window: u32, examples: usize) -> Findings {
 #[derive(Default)]
 struct View {
     seen: RoaringBitmap,
-    /// By producer: numbers, and the greatest with the operation that gave it.
-    numbers: HashMap<u32, Vec<u32>>,
-    greatest: HashMap<u32, (u32, u64)>,
+    /// Producers and numbers.
+    numbers: Vec<(u32, u32)>,
+    /// By producer: the greatest number with the operation that gave it.
+    greatest: Vec<Option<(u32, u64)>>,
 }
 
 impl View {
     fn join(&mut self, other: View) {
         self.seen |= other.seen;
-        for (producer, numbers) in other.numbers {
-            self.numbers.entry(producer).or_default().extend(numbers);
-        }
-        for (producer, theirs) in other.greatest {
-            let mine = self.greatest.entry(producer).or_insert(theirs);
+        self.numbers.extend(other.numbers);
+        for (producer, theirs) in other.greatest.into_iter().enumerate() {
+            let mine = self.greatest_of(producer);
             *mine = (*mine).max(theirs);
         }
+    }
+
+    fn greatest_of(&mut self, producer: usize) -> &mut Option<(u32, u64)> {
+        if producer >= self.greatest.len() {
+            self.greatest.resize(producer + 1, None);
+        }
+        &mut self.greatest[producer]
     }
 }
 
@@ -161,27 +175,35 @@ impl Order {
 
     fn extend(&mut self, view: &mut View, op: &OpRef<'_>, history: &History) {
         let output = op.output();
+        let ascending =
+            |list: ListRef<'_>| list.as_ints().is_some_and(|ints| ints.windows(2).all(|two| two[0] < two[1]));
         match output.elements() {
             Some(list) => {
+                // What ascends comes once each: then runs are seen at once.
+                let once = view.seen.is_empty() && ascending(list);
+                if let Some(seen) = once.then(|| elements_of(&mut self.elements, op, output)).flatten() {
+                    view.seen = seen.set;
+                }
                 for scalar in list.iter() {
                     if let Some(id) = self.elements.scalar(op, scalar) {
-                        self.see(view, id, op, history);
+                        self.see(view, id, once, op, history);
                     }
                 }
             }
             None => {
                 if let Some(id) = self.elements.value(op, output) {
-                    self.see(view, id, op, history);
+                    self.see(view, id, false, op, history);
                 }
             }
         }
     }
 
-    fn see(&mut self, view: &mut View, id: u32, op: &OpRef<'_>, history: &History) {
+    /// The view shows an element; `once`: it is in `seen` already, and comes this once.
+    fn see(&mut self, view: &mut View, id: u32, once: bool, op: &OpRef<'_>, history: &History) {
         let Order { elements, findings, producers, .. } = self;
         let by = op.index();
         let name = || elements.name(id, Some(history));
-        if !view.seen.insert(id) {
+        if !once && !view.seen.insert(id) {
             return findings.note("duplicate", || Example::new([OpId(by)], format!("op {by} shows {} again", name())));
         }
         let Place { producer, number } = self.places.get(id);
@@ -202,8 +224,8 @@ impl Order {
         if self.again.contains(id) {
             return;
         }
-        view.numbers.entry(producer).or_default().push(number);
-        let greatest = view.greatest.entry(producer).or_insert((number, by));
+        view.numbers.push((producer, number));
+        let greatest = view.greatest_of(producer as usize).get_or_insert((number, by));
         if number >= greatest.0 {
             *greatest = (number, by);
         } else if greatest.0 - number >= self.window {
@@ -227,13 +249,17 @@ impl Order {
 
     /// Tells of what the view lacks, though it shows what came the window or more after it.
     fn gaps(&mut self, view: &View, history: &History) {
-        for (&producer, numbers) in &view.numbers {
-            let Some(&(greatest, by)) = view.greatest.get(&producer) else { continue };
-            let Some(bound) = (greatest + 1).checked_sub(self.window).filter(|&bound| bound > 0) else { continue };
-            let produced = &self.producers[producer as usize];
-            if numbers.iter().filter(|&&n| n < bound).count() == bound as usize {
-                continue;
-            }
+        // Of each producer, the numbers below this have to be there.
+        let window = self.window;
+        let bound = |greatest: &Option<(u32, u64)>| greatest.map_or(0, |(n, _)| (n + 1).saturating_sub(window));
+        let bounds: Vec<u32> = view.greatest.iter().map(bound).collect();
+        let mut there = vec![0u32; bounds.len()];
+        for &(producer, number) in &view.numbers {
+            there[producer as usize] += u32::from(number < bounds[producer as usize]);
+        }
+        for (producer, &bound) in bounds.iter().enumerate() {
+            let Some((greatest, by)) = view.greatest[producer].filter(|_| there[producer] != bound) else { continue };
+            let produced = &self.producers[producer];
             for &(id, op, acked) in &produced[..bound as usize] {
                 if !acked || view.seen.contains(id) || self.again.contains(id) || !self.skipped.insert(id) {
                     continue;

@@ -289,6 +289,11 @@ impl View {
         &self.ever
     }
 
+    /// What the last read shows.
+    pub(crate) fn shown_now(&self) -> &RoaringBitmap {
+        &self.now
+    }
+
     /// Does the last read show it?
     pub(crate) fn shown_at_last(&self, id: u32) -> bool {
         self.now.contains(id)

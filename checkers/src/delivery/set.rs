@@ -18,10 +18,10 @@ use elench_formats::history::{OpRef, Status as Ended};
 use roaring::RoaringBitmap;
 
 use super::elements::{ById, Elements};
-use super::latency::Latencies;
 use super::reads::{End, ReadAt, Seen, View, elements_of, in_event_order, shows};
 use super::words::{Role, Roles};
 use crate::findings::{Example, Fact, Findings, Incremental, Part, Weight, by_key, ended};
+use crate::latencies::Latencies;
 use crate::outcome::{OpId, Status, Why};
 
 /// No event.
@@ -348,9 +348,7 @@ impl SetFull {
             findings.fact(what, Fact::Count(n));
         }
         for (what, latencies) in [("latency to stability", late), ("latency to loss", gone)] {
-            if let Some(fact) = latencies.fact() {
-                findings.fact(what, fact);
-            }
+            findings.durations(what, &latencies);
         }
         if stable == 0 {
             findings.undecided(Why::Other(

@@ -1,7 +1,7 @@
 //! What does an operation of this name do to elements? By names that are usual, however they go on: `write-set` adds, `read-set-all`
 //! reads.
 
-use elench_formats::history::OpRef;
+use crate::named::ByName;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,19 +58,12 @@ pub(crate) fn role_of(f: &str) -> Role {
     }
 }
 
-/// Roles by the code of a function's name, each looked up once.
-#[derive(Debug, Default)]
-pub(crate) struct Roles {
-    by_code: Vec<Option<Role>>,
-}
+/// Roles of functions.
+pub(crate) type Roles = ByName<Role>;
 
-impl Roles {
-    pub(crate) fn of(&mut self, op: &OpRef<'_>) -> Role {
-        let Some(code) = op.f_code().map(usize::from) else { return Role::Other };
-        if code >= self.by_code.len() {
-            self.by_code.resize(code + 1, None);
-        }
-        *self.by_code[code].get_or_insert_with(|| op.f().map_or(Role::Other, role_of))
+impl Default for Roles {
+    fn default() -> Roles {
+        ByName::new(role_of, Role::Other)
     }
 }
 

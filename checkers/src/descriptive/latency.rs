@@ -3,25 +3,27 @@
 //! One histogram of three digits for each function and outcome, each node, each window: a few kilobytes each. O(n). The incremental
 //! form is the batch form, operation by operation.
 
-use std::collections::BTreeMap;
-
 use elench_formats::History;
 use elench_formats::history::OpRef;
 use hdrhistogram::Histogram;
 
+use super::ByOutcome;
 use crate::findings::{Fact, Findings, Incremental, Quantiles, Table, ended};
-use crate::outcome::Status;
+use crate::named::Tally;
 
 /// Parts per thousand that are told.
 const PARTS: [u16; 5] = [500, 900, 990, 999, 1000];
 
+/// A histogram for each name and outcome that there is.
+type Histograms = ByOutcome<Option<Histogram<u64>>>;
+
 /// What is known of latencies so far.
 #[derive(Debug, Default)]
 pub struct Latencies {
-    by_f: BTreeMap<(String, &'static str), Histogram<u64>>,
-    by_node: BTreeMap<(String, &'static str), Histogram<u64>>,
-    by_window: BTreeMap<(String, &'static str), Histogram<u64>>,
-    findings: Option<Findings>,
+    by_f: Histograms,
+    by_node: Histograms,
+    by_window: Histograms,
+    tally: Tally,
     timeless: u64,
     backward: u64,
 }
@@ -35,8 +37,8 @@ pub fn latency(history: &History) -> Findings {
 
 impl Latencies {
     fn add(&mut self, op: &OpRef<'_>) {
-        let f = op.f().unwrap_or("nil");
-        self.findings.get_or_insert_with(|| Findings::new(1)).coverage.count(f, ended(op), 1);
+        let status = ended(op);
+        self.tally.count(op);
         let (Some(from), Some(to)) = (op.invoke_time(), op.complete_time()) else {
             self.timeless += 1;
             return;
@@ -45,25 +47,28 @@ impl Latencies {
             self.backward += 1;
             return;
         };
-        let end = name(ended(op));
-        record(&mut self.by_f, f, end, took);
+        record(self.by_f.at(op.f().unwrap_or("nil"), status), took);
         if let Some(node) = op.node() {
-            record(&mut self.by_node, node, end, took);
+            record(self.by_node.at(node, status), took);
         }
         if let Some(window) = op.fault_epoch() {
-            record(&mut self.by_window, window, end, took);
+            record(self.by_window.at(window, status), took);
         }
     }
 
     fn tell(self) -> Findings {
-        let mut findings = self.findings.unwrap_or_else(|| Findings::new(1));
+        let mut findings = Findings::new(1);
+        self.tally.tell(&mut findings.coverage);
         let tables = [
             ("by function", "f", &self.by_f),
             ("by node", "node", &self.by_node),
             ("by fault window", "window", &self.by_window),
         ];
-        for (title, column, all) in tables.into_iter().filter(|(_, _, all)| !all.is_empty()) {
-            findings.fact(title, Fact::Table(table(column, all)));
+        for (title, column, all) in tables {
+            let table = table(column, all);
+            if !table.rows.is_empty() {
+                findings.fact(title, Fact::Table(table));
+            }
         }
         let counts =
             [("operations that lack a time", self.timeless), ("operations that end before they begin", self.backward)];
@@ -88,36 +93,27 @@ impl Incremental for Latencies {
     }
 }
 
-pub(super) fn name(status: Status) -> &'static str {
-    match status {
-        Status::Ok => "ok",
-        Status::Fail => "fail",
-        Status::Info => "info",
-    }
-}
-
-fn record(all: &mut BTreeMap<(String, &'static str), Histogram<u64>>, of: &str, end: &'static str, took: u64) {
-    let key = (of.to_string(), end);
-    if !all.contains_key(&key)
-        && let Ok(new) = Histogram::new(3)
-    {
-        all.insert(key.clone(), new);
+fn record(histogram: &mut Option<Histogram<u64>>, took: u64) {
+    if histogram.is_none() {
+        *histogram = Histogram::new(3).ok();
     }
     // `record` makes room; only what no histogram can hold is clamped.
-    if let Some(histogram) = all.get_mut(&key)
+    if let Some(histogram) = histogram
         && histogram.record(took).is_err()
     {
         histogram.saturating_record(took);
     }
 }
 
-fn table(column: &str, all: &BTreeMap<(String, &'static str), Histogram<u64>>) -> Table {
-    let row = |((name, end), histogram): (&(String, &'static str), &Histogram<u64>)| {
+fn table(column: &str, all: &Histograms) -> Table {
+    let row = |(name, end, histogram): (&str, &'static str, &Option<Histogram<u64>>)| {
+        let histogram = histogram.as_ref()?;
         let at = PARTS.map(|part| (part, histogram.value_at_quantile(f64::from(part) / 1000.0))).to_vec();
         let quantiles = Quantiles { count: histogram.len(), at };
-        vec![Fact::Text(name.clone()), Fact::Text((*end).to_string()), Fact::Quantiles(quantiles)]
+        Some(vec![Fact::Text(name.to_string()), Fact::Text(end.to_string()), Fact::Quantiles(quantiles)])
     };
-    Table { columns: [column, "outcome", "latency"].map(str::to_string).to_vec(), rows: all.iter().map(row).collect() }
+    let columns = [column, "outcome", "latency"].map(str::to_string).to_vec();
+    Table { columns, rows: all.iter().filter_map(row).collect() }
 }
 
 #[cfg(test)]

@@ -8,25 +8,52 @@ use std::collections::BTreeMap;
 use elench_formats::History;
 use elench_formats::history::OpRef;
 
-use super::latency::name;
+use super::ByOutcome;
 use crate::findings::{Fact, Findings, Incremental, Table, ended};
+use crate::named::Tally;
 use crate::outcome::Status;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Operations by name and outcome: in each second in which there were any.
-type BySecond = BTreeMap<(String, &'static str), BTreeMap<i64, u64>>;
+/// How many in each second in which there were any.
+#[derive(Debug, Default)]
+struct Seconds {
+    by_second: BTreeMap<i64, u64>,
+    /// The second of the last one, and how many of it are not in the map yet.
+    now: (i64, u64),
+}
+
+impl Seconds {
+    fn add(&mut self, second: i64) {
+        if self.now.0 != second {
+            self.settle();
+            self.now.0 = second;
+        }
+        self.now.1 += 1;
+    }
+
+    fn settle(&mut self) {
+        if self.now.1 > 0 {
+            *self.by_second.entry(self.now.0).or_default() += std::mem::take(&mut self.now.1);
+        }
+    }
+
+    /// Of each second, none of which is zero.
+    fn counts(&self) -> Vec<u64> {
+        self.by_second.values().copied().collect()
+    }
+}
 
 /// What is known of rates so far.
 #[derive(Debug, Default)]
 pub struct Rates {
-    by_f: BySecond,
-    by_node: BySecond,
-    by_window: BTreeMap<(String, &'static str), u64>,
-    acknowledged: BTreeMap<i64, u64>,
+    by_f: ByOutcome<Seconds>,
+    by_node: ByOutcome<Seconds>,
+    by_window: ByOutcome<u64>,
+    acknowledged: Seconds,
     span: Option<(i64, i64)>,
     timeless: u64,
-    findings: Option<Findings>,
+    tally: Tally,
 }
 
 /// Rates of a whole history.
@@ -38,8 +65,8 @@ pub fn rate(history: &History) -> Findings {
 
 impl Rates {
     fn add(&mut self, op: &OpRef<'_>) {
-        let (f, status) = (op.f().unwrap_or("nil"), ended(op));
-        self.findings.get_or_insert_with(|| Findings::new(1)).coverage.count(f, status, 1);
+        let status = ended(op);
+        self.tally.count(op);
         for time in op.invoke_time().into_iter().chain(op.complete_time()) {
             let (from, to) = self.span.unwrap_or((time, time));
             self.span = Some((from.min(time), to.max(time)));
@@ -49,23 +76,23 @@ impl Rates {
             return;
         };
         let second = time.div_euclid(SECOND);
-        let count = |all: &mut BySecond, of: &str| {
-            *all.entry((of.to_string(), name(status))).or_default().entry(second).or_default() += 1;
-        };
-        count(&mut self.by_f, f);
+        self.by_f.at(op.f().unwrap_or("nil"), status).add(second);
         if let Some(node) = op.node() {
-            count(&mut self.by_node, node);
+            self.by_node.at(node, status).add(second);
         }
         if let Some(window) = op.fault_epoch() {
-            *self.by_window.entry((window.to_string(), name(status))).or_default() += 1;
+            *self.by_window.at(window, status) += 1;
         }
         if status == Status::Ok {
-            *self.acknowledged.entry(second).or_default() += 1;
+            self.acknowledged.add(second);
         }
     }
 
-    fn tell(self) -> Findings {
-        let mut findings = self.findings.unwrap_or_else(|| Findings::new(1));
+    fn tell(mut self) -> Findings {
+        let mut findings = Findings::new(1);
+        self.tally.tell(&mut findings.coverage);
+        let by_name = self.by_f.iter_mut().chain(self.by_node.iter_mut());
+        by_name.chain([&mut self.acknowledged]).for_each(Seconds::settle);
         if self.timeless > 0 {
             findings.fact("operations without a time of their end", Fact::Count(self.timeless));
         }
@@ -73,19 +100,21 @@ impl Rates {
         let (first, last) = (from.div_euclid(SECOND), to.div_euclid(SECOND));
         findings.fact("span", Fact::Nanos(to.saturating_sub(from)));
         for (title, column, all) in [("by function", "f", &self.by_f), ("by node", "node", &self.by_node)] {
-            if !all.is_empty() {
-                findings.fact(title, Fact::Table(table(column, all, to.saturating_sub(from), last - first + 1)));
+            let table = table(column, all, to.saturating_sub(from), last - first + 1);
+            if !table.rows.is_empty() {
+                findings.fact(title, Fact::Table(table));
             }
         }
-        if !self.by_window.is_empty() {
+        let windows = self.by_window.iter().filter(|(_, _, n)| **n > 0);
+        let row = |(name, end, n): (&str, &str, &u64)| {
+            vec![Fact::Text(name.to_string()), Fact::Text(end.to_string()), Fact::Count(*n)]
+        };
+        let rows: Vec<Vec<Fact>> = windows.map(row).collect();
+        if !rows.is_empty() {
             let columns = ["window", "outcome", "operations"].map(str::to_string).to_vec();
-            let row = |((name, end), n): (&(String, &str), &u64)| {
-                vec![Fact::Text(name.clone()), Fact::Text((*end).to_string()), Fact::Count(*n)]
-            };
-            let rows = self.by_window.iter().map(row).collect();
             findings.fact("by fault window", Fact::Table(Table { columns, rows }));
         }
-        if let Some((begin, length)) = silence(&self.acknowledged, first, last) {
+        if let Some((begin, length)) = silence(&self.acknowledged.by_second, first, last) {
             let text = format!("{length} s from second {}", begin - first);
             findings.fact("longest time without an acknowledgement", Fact::Text(text));
         }
@@ -101,11 +130,14 @@ fn silence(acknowledged: &BTreeMap<i64, u64>, first: i64, last: i64) -> Option<(
     runs.max_by_key(|&(begin, length)| (length, -begin))
 }
 
-fn table(column: &str, all: &BySecond, span: i64, seconds: i64) -> Table {
+fn table(column: &str, all: &ByOutcome<Seconds>, span: i64, seconds: i64) -> Table {
     let columns = [column, "outcome", "operations", "a second", "least", "median", "most"].map(str::to_string).to_vec();
-    let row = |((name, end), by_second): (&(String, &str), &BTreeMap<i64, u64>)| {
-        let mut counts: Vec<u64> = by_second.values().copied().collect();
+    let row = |(name, end, of): (&str, &str, &Seconds)| {
+        let mut counts = of.counts();
         let total: u64 = counts.iter().sum();
+        if total == 0 {
+            return None;
+        }
         counts.sort_unstable();
         // Seconds without any are not in the map.
         let none = (seconds - counts.len() as i64).max(0) as usize;
@@ -113,17 +145,17 @@ fn table(column: &str, all: &BySecond, span: i64, seconds: i64) -> Table {
         let at = |i: usize| Fact::Count(i.checked_sub(none).map_or(0, |i| counts[i]));
         let mean = if span > 0 { total as f64 * SECOND as f64 / span as f64 } else { total as f64 };
         let median = at(all.div_ceil(2).saturating_sub(1));
-        vec![
-            Fact::Text(name.clone()),
-            Fact::Text((*end).to_string()),
+        Some(vec![
+            Fact::Text(name.to_string()),
+            Fact::Text(end.to_string()),
             Fact::Count(total),
             Fact::Real(mean),
             at(0),
             median,
             at(all - 1),
-        ]
+        ])
     };
-    Table { columns, rows: all.iter().map(row).collect() }
+    Table { columns, rows: all.iter().filter_map(row).collect() }
 }
 
 impl Incremental for Rates {

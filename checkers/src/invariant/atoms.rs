@@ -1,35 +1,8 @@
-//! What does a collection hold? Its elements as scalars, whichever way it was written.
+//! What do values say by themselves? As texts, as trees, and as names that outlive their history.
 
 use elench_formats::Value;
 use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::OpRef;
-
-/// Gives every element of a vector or set. False where the value is none.
-///
-/// An element whose text no value of the history bears by itself is given as `None`.
-pub(super) fn elements(op: &OpRef<'_>, value: ValueRef<'_>, mut each: impl FnMut(Option<Scalar>)) -> bool {
-    if let Some(list) = value.elements() {
-        list.iter().for_each(|scalar| each(Some(scalar)));
-        return true;
-    }
-    let ValueRef::Text(id) = value else { return false };
-    match elench_formats::edn::parse(op.text(id)) {
-        Ok(Value::Set(items) | Value::Vector(items)) => {
-            items.iter().for_each(|item| each(scalar(op, item)));
-            true
-        }
-        _ => false,
-    }
-}
-
-/// The scalar that equals a value, if there is one in the history.
-pub(super) fn scalar(op: &OpRef<'_>, value: &Value) -> Option<Scalar> {
-    match value {
-        Value::Nil => Some(Scalar::Nil),
-        Value::Int(n) => Some(Scalar::Int(*n)),
-        other => op.find_text(&other.to_edn()).map(Scalar::Text),
-    }
-}
 
 /// A scalar as EDN.
 pub(super) fn written(op: &OpRef<'_>, scalar: Scalar) -> String {
@@ -53,5 +26,34 @@ pub(super) fn tree(op: &OpRef<'_>, value: ValueRef<'_>) -> Value {
         ValueRef::Text(id) => of(Scalar::Text(id)),
         ValueRef::List(list) => Value::Vector(list.iter().map(of).collect()),
         ValueRef::Set(list) => Value::set(list.iter().map(of).collect()),
+    }
+}
+
+/// A scalar that can be told without its history. An integer costs no text.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Name {
+    #[default]
+    Nil,
+    Int(i64),
+    Text(Box<str>),
+}
+
+impl Name {
+    pub(super) fn of(op: &OpRef<'_>, scalar: Scalar) -> Name {
+        match scalar {
+            Scalar::Nil => Name::Nil,
+            Scalar::Int(n) => Name::Int(n),
+            Scalar::Text(id) => Name::Text(op.text(id).into()),
+        }
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Name::Nil => f.write_str("nil"),
+            Name::Int(n) => n.fmt(f),
+            Name::Text(text) => f.write_str(text),
+        }
     }
 }

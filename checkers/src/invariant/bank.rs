@@ -23,8 +23,9 @@ use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
-use super::{Online, State, Tally, acknowledged, check, is_any};
+use super::{Online, State, acknowledged, check};
 use crate::findings::{Example, Fact, Findings, Incremental, Table};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Status, Why};
 
 /// What is told of a bank.
@@ -50,6 +51,22 @@ pub fn online(rules: &Rules, examples: usize) -> Box<dyn Incremental> {
 
 const READS: [&str; 5] = ["read", "read-all", "balances", "snapshot", "r"];
 const TRANSFERS: [&str; 1] = ["transfer"];
+
+/// What the name of an operation says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    Reads,
+    Transfers,
+    Other,
+}
+
+fn means(name: &str) -> Means {
+    match () {
+        () if is_any(name, &READS) => Means::Reads,
+        () if is_any(name, &TRANSFERS) => Means::Transfers,
+        () => Means::Other,
+    }
+}
 
 /// One balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +123,7 @@ struct Bank {
     rules: Arc<Rules>,
     found: Findings,
     tally: Tally,
+    names: ByName<Means>,
     accounts: Vec<Account>,
     by_name: HashMap<Box<str>, u32, FixedState>,
     totals: BTreeMap<i128, Reads>,
@@ -126,6 +144,7 @@ impl Bank {
             rules: Arc::new(rules.clone()),
             found: Findings::new(examples),
             tally: Tally::default(),
+            names: ByName::new(means, Means::Other),
             accounts: Vec::new(),
             by_name: HashMap::default(),
             totals: BTreeMap::new(),
@@ -336,17 +355,18 @@ impl Bank {
 
 impl State for Bank {
     fn invoked(&mut self, op: &OpRef<'_>) {
-        if is_any(op, &TRANSFERS) {
+        let means = self.names.of(op);
+        if means == Means::Transfers {
             self.transferred = true;
             self.named_in_transfer(op);
-        } else if !is_any(op, &READS) && self.makes_money.is_none() {
+        } else if means == Means::Other && self.makes_money.is_none() {
             self.makes_money = Some(op.f().unwrap_or("nil").to_string());
         }
     }
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
-        if acknowledged(op) && is_any(op, &READS) {
+        if acknowledged(op) && self.names.of(op) == Means::Reads {
             self.read(op);
         }
     }

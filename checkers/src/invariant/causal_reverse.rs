@@ -16,13 +16,17 @@
 //! judged as they complete but for aborted effects.
 
 use elench_formats::History;
-use elench_formats::columns::Scalar;
+use elench_formats::columns::ValueRef;
 use elench_formats::history::OpRef;
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
+use roaring::RoaringBitmap;
 
-use super::{Online, State, Tally, acknowledged, atoms, check, failed, is_any};
+use super::{Online, State, acknowledged, check, failed};
+use crate::delivery::elements::{ById, Elements};
+use crate::delivery::reads::{Seen, elements_of};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
 
 /// Checks each key of a history.
@@ -38,29 +42,53 @@ pub fn online(examples: usize) -> Box<dyn Incremental> {
 const READS: [&str; 4] = ["read", "r", "read-all", "scan"];
 const WRITES: [&str; 5] = ["write", "w", "insert", "add", "append"];
 
+/// What the name of an operation says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    Reads,
+    Writes,
+    Other,
+}
+
+fn means(name: &str) -> Means {
+    match () {
+        () if is_any(name, &WRITES) => Means::Writes,
+        () if is_any(name, &READS) => Means::Reads,
+        () => Means::Other,
+    }
+}
+
 /// A value that somebody attempted to write.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     /// The first that wrote it began here.
     began: u64,
     op: u64,
-    /// The first acknowledgement.
-    acked: Option<u64>,
+    /// The first acknowledgement, or [`NEVER`].
+    acked: u64,
     /// Attempts that have not failed.
     alive: u32,
 }
+
+const NEVER: u64 = u64::MAX;
+const NOBODY: Write = Write { began: NEVER, op: NEVER, acked: NEVER, alive: 0 };
 
 #[derive(Clone)]
 struct Reverse {
     found: Findings,
     tally: Tally,
-    writes: HashMap<Scalar, Write, FixedState>,
-    /// Acknowledgements in their order, with what was written.
-    acks: Vec<(u64, Scalar)>,
+    names: ByName<Means>,
+    elements: Elements,
+    writes: ById<Write>,
+    /// Values that somebody attempted to write, in the order of their first attempts.
+    begun: Vec<u32>,
+    /// Values that were acknowledged, and when, in order.
+    acked: RoaringBitmap,
+    acks: Vec<u64>,
     /// The first read of a value that was not known to be written when it was read.
-    unwritten: HashMap<Scalar, (u64, String), FixedState>,
+    unwritten: HashMap<u32, u64, FixedState>,
     /// Values read, and by whom first, whose writes may yet all fail.
-    seen_open: HashMap<Scalar, (u64, u64), FixedState>,
+    seen_open: HashMap<u32, (u64, u64), FixedState>,
     reads: u64,
 }
 
@@ -69,7 +97,11 @@ impl Reverse {
         Reverse {
             found: Findings::new(examples),
             tally: Tally::default(),
-            writes: HashMap::default(),
+            names: ByName::new(means, Means::Other),
+            elements: Elements::new(true),
+            writes: ById::new(NOBODY),
+            begun: Vec::new(),
+            acked: RoaringBitmap::new(),
             acks: Vec::new(),
             unwritten: HashMap::default(),
             seen_open: HashMap::default(),
@@ -77,57 +109,62 @@ impl Reverse {
         }
     }
 
-    fn value(op: &OpRef<'_>) -> Option<Scalar> {
-        let value = op.input();
-        value.scalar().filter(|scalar| *scalar != Scalar::Nil)
+    fn value(&mut self, op: &OpRef<'_>) -> Option<u32> {
+        self.elements.scalar(op, op.input().scalar()?)
     }
 
     fn read(&mut self, op: &OpRef<'_>) {
         let id = op.index();
-        let mut shown: Vec<Scalar> = Vec::new();
-        if !atoms::elements(op, op.output(), |element| shown.extend(element)) {
+        // A map is no collection of values here.
+        let map = matches!(op.output(), ValueRef::Text(text) if op.text(text).starts_with('{'));
+        let seen = if map { None } else { elements_of(&mut self.elements, op, op.output()) };
+        let Some(Seen { set: shown, .. }) = seen else {
             let why = format!("{} returned no collection of values", OpId(id));
             return self.found.undecided(Why::Other(why));
-        }
+        };
         self.reads += 1;
-        shown.sort_unstable();
-        shown.dedup();
-        let (mut latest, mut witness) = (0, None);
-        for &scalar in &shown {
-            match self.writes.get(&scalar) {
-                Some(write) => {
-                    if write.acked.is_none() {
-                        self.seen_open.entry(scalar).or_insert((id, 0)).1 += 1;
-                    }
-                    if write.alive > 0 && write.began >= latest {
-                        (latest, witness) = (write.began, Some(write.op));
-                    }
-                }
-                None => {
-                    self.unwritten.entry(scalar).or_insert_with(|| (id, atoms::written(op, scalar)));
-                }
+        for value in &shown - &self.acked {
+            if self.writes.get(value).began == NEVER {
+                self.unwritten.entry(value).or_insert(id);
+            } else {
+                self.seen_open.entry(value).or_insert((id, 0)).1 += 1;
             }
         }
-        let Some(witness) = witness else { return };
-        let due = self.acks.partition_point(|(acked, _)| *acked < latest);
-        let early =
-            |scalar: &&Scalar| self.writes.get(*scalar).and_then(|w| w.acked).is_some_and(|acked| acked < latest);
-        if shown.iter().filter(early).count() < due {
-            self.missing(op, witness, &shown, due);
+        let Some(latest) = self.latest(&shown) else { return };
+        let due = |value: &u32| self.writes.get(*value).acked < latest.began;
+        let absent = self.acked.len() - self.acked.intersection_len(&shown);
+        // What is looked at one by one is no more than what is shown, unless something is missing.
+        let all_there = || {
+            let due_in_all = self.acks.partition_point(|&acked| acked < latest.began);
+            absent > shown.len() && shown.iter().filter(due).count() == due_in_all
+        };
+        if absent == 0 || all_there() {
+            return;
+        }
+        let mut missing: Vec<u32> = (&self.acked - &shown).iter().filter(due).collect();
+        missing.sort_unstable_by_key(|&value| self.writes.get(value).acked);
+        if let Some(&first) = missing.first() {
+            self.missing(op, latest, first, missing.len());
         }
     }
 
-    fn missing(&mut self, op: &OpRef<'_>, witness: u64, shown: &[Scalar], due: usize) {
-        let shown: HashSet<Scalar, FixedState> = shown.iter().copied().collect();
-        let missing: Vec<Scalar> =
-            self.acks[..due].iter().map(|(_, scalar)| *scalar).filter(|s| !shown.contains(s)).collect();
-        let Some(first) = missing.first().and_then(|scalar| Some((*scalar, self.writes.get(scalar)?.op))) else {
-            return;
-        };
+    /// Of the values shown that were not written in vain, the one whose writing began last. It is mostly among the last begun,
+    /// and else looked for among those shown: at most twice as many steps as there are.
+    fn latest(&self, shown: &RoaringBitmap) -> Option<Write> {
+        let alive = |value: u32| Some(self.writes.get(value)).filter(|write| write.alive > 0);
+        let steps = shown.len() as usize;
+        let last = self.begun.iter().rev().take(steps).filter(|&&value| shown.contains(value));
+        if let Some(found) = last.copied().find_map(alive) {
+            return Some(found);
+        }
+        shown.iter().filter_map(alive).max_by_key(|write| write.began)
+    }
+
+    fn missing(&mut self, op: &OpRef<'_>, witness: Write, first: u32, all: usize) {
+        let (earlier, value) = (self.writes.get(first).op, self.elements.name(first, None));
         self.found.violation("causal-reverse", || {
-            let (read, later, earlier) = (OpId(op.index()), OpId(witness), OpId(first.1));
-            let value = atoms::written(op, first.0);
-            let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
+            let (read, later, earlier) = (OpId(op.index()), OpId(witness.op), OpId(earlier));
+            let more = if all > 1 { format!(" and {} more", all - 1) } else { String::new() };
             let text = format!("{read} shows the write of {later}, but not that of {value} by {earlier}{more}, acknowledged before {later} began");
             Example::new([read, later, earlier], text)
         });
@@ -136,38 +173,46 @@ impl Reverse {
 
 impl State for Reverse {
     fn invoked(&mut self, op: &OpRef<'_>) {
-        if !is_any(op, &WRITES) {
-            if !is_any(op, &READS) {
+        let means = self.names.of(op);
+        if means != Means::Writes {
+            if means == Means::Other {
                 let why = format!("{} ({}) is neither a write nor a read", OpId(op.index()), op.f().unwrap_or("nil"));
                 self.found.undecided(Why::Other(why));
             }
             return;
         }
-        let Some(value) = Reverse::value(op) else {
+        let Some(value) = self.value(op) else {
             let why = format!("{} writes no single value", OpId(op.index()));
             return self.found.undecided(Why::Other(why));
         };
         let id = op.index();
-        let write = self.writes.entry(value).or_insert(Write { began: id, op: id, acked: None, alive: 0 });
+        self.elements.widen();
+        let write = self.writes.at(value);
+        if write.began == NEVER {
+            *write = Write { began: id, op: id, ..NOBODY };
+            self.begun.push(value);
+        }
         write.alive += 1;
     }
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
-        if is_any(op, &READS) {
+        let means = self.names.of(op);
+        if means == Means::Reads {
             if acknowledged(op) {
                 self.read(op);
             }
             return;
         }
-        let Some(value) = Reverse::value(op).filter(|_| is_any(op, &WRITES)) else { return };
-        let Some(write) = self.writes.get_mut(&value) else { return };
+        let Some(value) = self.value(op).filter(|_| means == Means::Writes) else { return };
+        let write = self.writes.at(value);
         if failed(op) {
             write.alive -= 1;
-        } else if acknowledged(op) && write.acked.is_none() {
-            let at = op.complete_index().unwrap_or(u64::MAX);
-            (write.acked, write.op) = (Some(at), op.index());
-            self.acks.push((at, value));
+        } else if acknowledged(op) && write.acked == NEVER {
+            let at = op.complete_index().unwrap_or(NEVER);
+            (write.acked, write.op) = (at, op.index());
+            self.acks.push(at);
+            self.acked.insert(value);
         }
     }
 
@@ -177,13 +222,13 @@ impl State for Reverse {
 
     fn finish(mut self) -> Findings {
         self.tally.tell(&mut self.found.coverage);
-        if self.reads == 0 || self.writes.is_empty() {
+        if self.reads == 0 || self.begun.is_empty() {
             self.found.undecided(Why::NoEvidence);
         }
         let mut seen: Vec<_> = self.seen_open.iter().map(|(scalar, &(op, count))| (op, count, *scalar)).collect();
         seen.sort_unstable();
         for (op, count, scalar) in seen {
-            let Some(write) = self.writes.get(&scalar).filter(|write| write.alive == 0) else { continue };
+            let Some(write) = Some(self.writes.get(scalar)).filter(|write| write.alive == 0) else { continue };
             for _ in 0..count {
                 self.found.violation("aborted-effect", || {
                     let (read, write) = (OpId(op), OpId(write.op));
@@ -191,11 +236,12 @@ impl State for Reverse {
                 });
             }
         }
-        let mut strange: Vec<_> = self.unwritten.iter().collect();
-        strange.sort_unstable_by_key(|(scalar, (op, _))| (*op, **scalar));
-        for (_, (op, value)) in strange {
+        let mut strange: Vec<(u64, u32)> = self.unwritten.iter().map(|(value, op)| (*op, *value)).collect();
+        strange.sort_unstable();
+        for (op, value) in strange {
             self.found.note("unwritten", || {
-                Example::new([OpId(*op)], format!("{} shows {value}, which nobody wrote before", OpId(*op)))
+                let value = self.elements.name(value, None);
+                Example::new([OpId(op)], format!("{} shows {value}, which nobody wrote before", OpId(op)))
             });
         }
         self.found.fact("values acknowledged", Fact::Count(self.acks.len() as u64));

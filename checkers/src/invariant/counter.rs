@@ -25,8 +25,9 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::sums::Sums;
-use super::{Online, State, Tally, acknowledged, check, is_any};
+use super::{Online, State, acknowledged, check};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
 
 /// Checks each key of a history. Every counter begins at `initial`.
@@ -53,13 +54,32 @@ pub(super) enum Does {
     Other,
 }
 
-/// What an operation of this name and input does.
-pub(super) fn does(op: &OpRef<'_>) -> Does {
-    let sign = match () {
-        () if is_any(op, &READS) => return Does::Read,
-        () if is_any(op, &UP) => 1,
-        () if is_any(op, &DOWN) => -1,
-        () => return Does::Other,
+/// What the name of an operation says.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Means {
+    /// It adds its input, times this.
+    Adds(i128),
+    Reads,
+    Other,
+}
+
+/// What the names of operations on counters say.
+pub(super) fn names() -> ByName<Means> {
+    let means = |name: &str| match () {
+        () if is_any(name, &READS) => Means::Reads,
+        () if is_any(name, &UP) => Means::Adds(1),
+        () if is_any(name, &DOWN) => Means::Adds(-1),
+        () => Means::Other,
+    };
+    ByName::new(means, Means::Other)
+}
+
+/// What an operation whose name says this does.
+pub(super) fn does(means: Means, op: &OpRef<'_>) -> Does {
+    let sign = match means {
+        Means::Adds(sign) => sign,
+        Means::Reads => return Does::Read,
+        Means::Other => return Does::Other,
     };
     match op.input() {
         ValueRef::Int(n) => Does::Add(sign * i128::from(n)),
@@ -120,6 +140,7 @@ struct Counter {
     initial: i128,
     found: Findings,
     tally: Tally,
+    names: ByName<Means>,
     open_adds: BTreeMap<u64, i128>,
     open_reads: HashMap<u64, Begun, FixedState>,
     acked: Both,
@@ -145,6 +166,7 @@ impl Counter {
             initial: initial.into(),
             found: Findings::new(examples),
             tally: Tally::default(),
+            names: names(),
             open_adds: BTreeMap::new(),
             open_reads: HashMap::default(),
             acked: Both::default(),
@@ -319,7 +341,7 @@ impl Counter {
 
 impl State for Counter {
     fn invoked(&mut self, op: &OpRef<'_>) {
-        match does(op) {
+        match does(self.names.of(op), op) {
             Does::Add(delta) => {
                 self.open_adds.insert(op.index(), delta);
                 self.open.add(delta, 1);
@@ -342,7 +364,7 @@ impl State for Counter {
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
-        match does(op) {
+        match does(self.names.of(op), op) {
             Does::Add(delta) => self.added(op, delta),
             Does::Read => {
                 if let Some(begun) = self.open_reads.remove(&op.index()).filter(|_| acknowledged(op)) {

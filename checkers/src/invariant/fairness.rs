@@ -15,14 +15,16 @@
 //!
 //! Whether all are served alike is known when all are served, so there is no incremental form. O(n).
 
-use std::collections::HashMap;
-
 use elench_formats::History;
+use elench_formats::columns::Scalar;
 use elench_formats::history::OpRef;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use hdrhistogram::Histogram;
 
 use crate::expr::{Expr, Names, Truth, Value};
 use crate::findings::{Example, Fact, Findings, Quantiles, Table, ended};
+use crate::named::Tally;
 use crate::outcome::{OpId, Status, Why};
 
 /// What groups operations.
@@ -52,16 +54,34 @@ impl GroupBy {
         }
     }
 
-    fn of(&self, history: &History, op: &OpRef<'_>) -> Option<String> {
+    fn of<'a>(&self, op: &OpRef<'a>) -> Option<Tag<'a>> {
         match self {
-            GroupBy::Node => op.node().map(str::to_string),
-            GroupBy::Process => op.process().map(|p| p.to_string()),
-            GroupBy::F => op.f().map(str::to_string),
-            GroupBy::Field(name) => op.extra(name).map(str::to_string),
-            GroupBy::Key => {
+            GroupBy::Node => op.node().map(Tag::Text),
+            GroupBy::Process => op.process().map(Tag::Process),
+            GroupBy::F => op.f().map(Tag::Text),
+            GroupBy::Field(name) => op.extra(name).map(Tag::Text),
+            GroupBy::Key => Some(op.key()).filter(|key| *key != Scalar::Nil).map(Tag::Key),
+        }
+    }
+}
+
+/// What a group has in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Tag<'a> {
+    Text(&'a str),
+    Process(i64),
+    Key(Scalar),
+}
+
+impl Tag<'_> {
+    fn name(self, history: &History) -> String {
+        match self {
+            Tag::Text(text) => text.to_string(),
+            Tag::Process(process) => process.to_string(),
+            Tag::Key(key) => {
                 let mut text = String::new();
-                history.write_scalar(op.key(), &mut text);
-                Some(text).filter(|key| key != "nil")
+                history.write_scalar(key, &mut text);
+                text
             }
         }
     }
@@ -225,22 +245,23 @@ pub fn fairness(history: &History, by: &GroupBy, rules: &[Expr], examples: usize
 fn measure(history: &History, by: &GroupBy, findings: &mut Findings) -> Option<(Group, Vec<Group>, u64)> {
     let mut all = Group::new("all".into())?;
     let mut groups: Vec<Group> = Vec::new();
-    let mut ids: HashMap<String, usize> = HashMap::new();
+    let mut ids: HashMap<Tag<'_>, usize, FixedState> = HashMap::default();
+    let mut tally = Tally::default();
     let (mut begin, mut end, mut left_out) = (i64::MAX, i64::MIN, 0);
     for op in history.clients() {
-        findings.coverage.count(op.f().unwrap_or("nil"), ended(&op), 1);
+        tally.count(&op);
         for time in op.invoke_time().into_iter().chain(op.complete_time()) {
             (begin, end) = (begin.min(time), end.max(time));
         }
         all.add(&op);
-        match by.of(history, &op) {
+        match by.of(&op) {
             None => left_out += 1,
-            Some(name) => {
-                let id = match ids.get(&name) {
+            Some(tag) => {
+                let id = match ids.get(&tag) {
                     Some(&id) => id,
                     None => {
-                        ids.insert(name.clone(), groups.len());
-                        groups.push(Group::new(name)?);
+                        ids.insert(tag, groups.len());
+                        groups.push(Group::new(tag.name(history))?);
                         groups.len() - 1
                     }
                 };
@@ -248,6 +269,7 @@ fn measure(history: &History, by: &GroupBy, findings: &mut Findings) -> Option<(
             }
         }
     }
+    tally.tell(&mut findings.coverage);
     let seconds = end.checked_sub(begin).filter(|&ns| ns > 0).map(|ns| ns as f64 / 1e9);
     groups.iter_mut().chain([&mut all]).for_each(|group| group.seconds = seconds);
     Some((all, groups, left_out))

@@ -7,14 +7,15 @@
 //!
 //! The question is about the end, so that there is no incremental form. O(operations + dumps).
 
-use std::collections::HashMap;
-
 use elench_formats::columns::Scalar;
 use elench_formats::history::OpRef;
 use elench_formats::{History, Value as Edn};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 use crate::expr::{Expr, Names, Numbers, Samples, Truth, Value};
 use crate::findings::{Example, Fact, Findings, ended};
+use crate::named::ByName;
 use crate::outcome::{OpId, Status, Why};
 
 /// Holds final states against rules. `dumps` are the final states of one system, whole or by replica, with their names: each
@@ -37,7 +38,8 @@ pub fn final_state(history: &History, dumps: &[(String, Edn)], rules: &[Expr], e
             }
             Err(why) => findings.undecided(Why::Other(why)),
         }
-        let open = history.clients().filter(|op| ended(op) == Status::Info && !is_read(op)).count() as u64;
+        let mut reads = names_of_reads();
+        let open = history.clients().filter(|op| ended(op) == Status::Info && !reads.of(op)).count() as u64;
         if open > 0 {
             findings.fact("operations of unknown outcome, which the last read may not show", Fact::Count(open));
         }
@@ -67,18 +69,18 @@ fn judge(name: &str, content: &Edn, ops: &[OpId], rules: &[Expr], findings: &mut
     }
 }
 
-fn is_read(op: &OpRef<'_>) -> bool {
-    matches!(op.f(), Some("read" | "r" | "get" | "read-all" | "value" | "dump"))
+fn names_of_reads() -> ByName<bool> {
+    ByName::new(|name| matches!(name, "read" | "r" | "get" | "read-all" | "value" | "dump"), false)
 }
 
 /// The last acknowledged read, by key where there are keys, and which operations they are.
 fn last_reads(history: &History) -> Result<(Edn, Vec<OpId>), String> {
     // By key: when the last operation other than a read was acknowledged, and the last read.
-    let mut wrote: HashMap<Scalar, u64> = HashMap::new();
-    let mut last: HashMap<Scalar, OpRef<'_>> = HashMap::new();
-    let mut order = Vec::new();
+    let mut wrote: HashMap<Scalar, u64, FixedState> = HashMap::default();
+    let mut last: HashMap<Scalar, OpRef<'_>, FixedState> = HashMap::default();
+    let (mut order, mut reads) = (Vec::new(), names_of_reads());
     for op in history.clients().filter(|op| ended(op) == Status::Ok) {
-        if is_read(&op) {
+        if reads.of(&op) {
             if last.insert(op.key(), op).is_none() {
                 order.push(op.key());
             }
@@ -118,7 +120,7 @@ fn last_reads(history: &History) -> Result<(Edn, Vec<OpId>), String> {
 /// A final state, with what rules ask of it.
 struct State<'a> {
     content: &'a Edn,
-    many: HashMap<Vec<String>, Many>,
+    many: HashMap<Vec<String>, Many, FixedState>,
 }
 
 /// A collection: its size, and its numbers where all are.
@@ -143,7 +145,7 @@ impl Samples for Many {
 
 impl<'a> State<'a> {
     fn new(content: &'a Edn, rules: &[Expr]) -> State<'a> {
-        let mut many = HashMap::new();
+        let mut many = HashMap::default();
         for name in rules.iter().flat_map(Expr::names) {
             let items: Option<Vec<&Edn>> = match at(content, name) {
                 Some(Edn::Vector(items) | Edn::Set(items)) => Some(items.iter().collect()),

@@ -16,8 +16,9 @@ use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::{Online, State, Tally, acknowledged, atoms, check_whole, is_any};
+use super::{Online, State, acknowledged, atoms, check_whole};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
 
 /// Checks all pairs of a history. A pair is an operation's key, else the first element of its value `[pair [a b]]`.
@@ -34,13 +35,15 @@ pub fn online(examples: usize) -> Box<dyn Incremental> {
 struct G2 {
     found: Findings,
     tally: Tally,
+    inserts: ByName<bool>,
     /// The first acknowledged insert of a pair, and how many there are.
     inserted: HashMap<Scalar, (u64, u32), FixedState>,
 }
 
 impl G2 {
     fn new(examples: usize) -> Self {
-        G2 { found: Findings::new(examples), tally: Tally::default(), inserted: HashMap::default() }
+        let inserts = ByName::new(|name| is_any(name, &["insert"]), false);
+        G2 { found: Findings::new(examples), tally: Tally::default(), inserts, inserted: HashMap::default() }
     }
 }
 
@@ -61,7 +64,7 @@ impl State for G2 {
     fn invoked(&mut self, _: &OpRef<'_>) {}
 
     fn completed(&mut self, op: &OpRef<'_>) {
-        if !is_any(op, &["insert"]) {
+        if !self.inserts.of(op) {
             return;
         }
         self.tally.count(op);

@@ -22,14 +22,15 @@
 
 use std::sync::Arc;
 
-use elench_formats::columns::ValueRef;
+use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::{OpRef, Status as Ended};
 use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
-use super::{Online, State, Tally, atoms, check, is_any};
+use super::{Online, State, atoms, check};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
 
 /// How locks are named.
@@ -83,11 +84,19 @@ enum Does {
     Other,
 }
 
-fn does(op: &OpRef<'_>) -> Does {
+/// What lies in a map under one of these names.
+fn named<'v>(map: &'v Value, names: &[&str]) -> Option<&'v Value> {
+    match map {
+        Value::Nil => None,
+        map => names.iter().find_map(|name| map.get(name).filter(|value| !matches!(value, Value::Nil))),
+    }
+}
+
+fn does(name: &str) -> Does {
     match () {
-        () if is_any(op, &ACQUIRE) => Does::Acquire,
-        () if is_any(op, &RENEW) => Does::Renew,
-        () if is_any(op, &RELEASE) => Does::Release,
+        () if is_any(name, &ACQUIRE) => Does::Acquire,
+        () if is_any(name, &RENEW) => Does::Renew,
+        () if is_any(name, &RELEASE) => Does::Release,
         () => Does::Other,
     }
 }
@@ -128,8 +137,15 @@ struct All {
     kind: Locks,
     found: Findings,
     tally: Tally,
+    functions: ByName<Does>,
     owners: HashMap<String, u32, FixedState>,
     names: HashMap<String, u32, FixedState>,
+    /// The same by process, where nothing names an owner, and by scalar.
+    processes: HashMap<i64, u32, FixedState>,
+    scalars: HashMap<Scalar, u32, FixedState>,
+    /// Locks that are taken together.
+    sets: HashSet<Arc<[u32]>, FixedState>,
+    ids: Vec<u32>,
     calls: Vec<Call>,
     /// Where processes crashed, by process.
     crashes: HashMap<i64, Vec<u64>, FixedState>,
@@ -142,8 +158,13 @@ impl All {
             kind,
             found: Findings::new(examples),
             tally: Tally::default(),
+            functions: ByName::new(does, Does::Other),
             owners: HashMap::default(),
             names: HashMap::default(),
+            processes: HashMap::default(),
+            scalars: HashMap::default(),
+            sets: HashSet::default(),
+            ids: Vec::new(),
             calls: Vec::new(),
             crashes: HashMap::default(),
             one: Arc::new([0]),
@@ -151,53 +172,95 @@ impl All {
     }
 
     fn owner(&mut self, op: &OpRef<'_>, input: &Value, output: &Value) -> Option<u32> {
-        let field = |value: &Value| {
-            OWNER.iter().find_map(|name| value.get(name).filter(|v| !matches!(v, Value::Nil)).map(Value::to_edn))
-        };
-        let named = field(output).or_else(|| field(input));
-        let name = named.or_else(|| op.process().map(|process| format!("process {process}")))?;
         let next = self.owners.len() as u32;
-        Some(*self.owners.entry(name).or_insert(next))
+        if let Some(name) = named(output, &OWNER).or_else(|| named(input, &OWNER)) {
+            return Some(*self.owners.entry(name.to_edn()).or_insert(next));
+        }
+        let (process, owners) = (op.process()?, &mut self.owners);
+        let own = || *owners.entry(format!("process {process}")).or_insert(next);
+        Some(*self.processes.entry(process).or_insert_with(own))
     }
 
-    fn locks(&mut self, input: &Value) -> Option<Arc<[u32]>> {
+    /// The locks that a value names; `map`: the tree of it where it is a map.
+    fn locks(&mut self, op: &OpRef<'_>, map: &Value) -> Option<Arc<[u32]>> {
         if self.kind == Locks::One {
             return Some(Arc::clone(&self.one));
         }
-        let value = ["locks", "lock", "name", "names"].iter().find_map(|name| input.get(name)).unwrap_or(input);
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.clear();
+        let found = self.lock_ids(op, map, &mut ids);
+        ids.sort_unstable();
+        ids.dedup();
+        let known = self.sets.get_or_insert_with(ids.as_slice(), |ids| ids.into()).clone();
+        self.ids = ids;
+        found.map(|()| known)
+    }
+
+    fn lock_ids(&mut self, op: &OpRef<'_>, map: &Value, ids: &mut Vec<u32>) -> Option<()> {
+        let named = ["locks", "lock", "name", "names"].iter().find_map(|name| map.get(name));
+        let input = op.input();
+        let collection = |id| op.text(id).starts_with(['[', '{', '#']);
+        match (named, input) {
+            (None, ValueRef::List(list) | ValueRef::Set(list)) => {
+                ids.extend(list.iter().map(|scalar| self.known_lock(op, scalar)));
+            }
+            (None, ValueRef::Int(_)) => ids.extend(input.scalar().map(|scalar| self.known_lock(op, scalar))),
+            (None, ValueRef::Text(id)) if !collection(id) => ids.push(self.known_lock(op, Scalar::Text(id))),
+            (Some(value), _) => return self.locks_of(value, ids),
+            (None, _) => return self.locks_of(&atoms::tree(op, input), ids),
+        }
+        Some(())
+    }
+
+    fn locks_of(&mut self, value: &Value, ids: &mut Vec<u32>) -> Option<()> {
         let items = match value {
             Value::Nil | Value::Map(_) => return None,
             Value::Vector(items) | Value::Set(items) => items.as_slice(),
             one => std::slice::from_ref(one),
         };
-        let mut ids = Vec::with_capacity(items.len());
-        for item in items {
-            let next = self.names.len() as u32;
-            ids.push(*self.names.entry(item.to_edn()).or_insert(next));
+        ids.extend(items.iter().map(|item| self.lock(item)));
+        Some(())
+    }
+
+    fn lock(&mut self, name: &Value) -> u32 {
+        let next = self.names.len() as u32;
+        *self.names.entry(name.to_edn()).or_insert(next)
+    }
+
+    /// As [`lock`](Self::lock), without a text but the first time.
+    fn known_lock(&mut self, op: &OpRef<'_>, name: Scalar) -> u32 {
+        if let Some(known) = self.scalars.get(&name) {
+            return *known;
         }
-        ids.sort_unstable();
-        ids.dedup();
-        Some(ids.into())
+        let id = self.lock(&atoms::tree(op, name.into()));
+        self.scalars.insert(name, id);
+        id
     }
 
     fn call(&mut self, op: &OpRef<'_>, does: Does) -> Result<Call, &'static str> {
-        let plain = |value: ValueRef<'_>| matches!(value, ValueRef::Nil | ValueRef::Int(_));
-        let (input, output) = match plain(op.input()) && plain(op.output()) && self.kind == Locks::One {
-            true => (Value::Nil, Value::Nil),
-            false => (atoms::tree(op, op.input()), atoms::tree(op, op.output())),
+        // Only of maps anything is asked by name.
+        let map = |value: ValueRef<'_>| match value {
+            ValueRef::Text(id) if op.text(id).starts_with(['{', '#']) => atoms::tree(op, value),
+            _ => Value::Nil,
         };
+        let (input, output) = (map(op.input()), map(op.output()));
+        let refused = matches!(op.output(), ValueRef::Text(id) if op.text(id) == "false");
         if input.get("permits").is_some() || output.get("permits").is_some() {
             return Err("names permits: a semaphore lets several in (checker linear, model semaphore)");
         }
         let owner = self.owner(op, &input, &output).ok_or("bears neither owner nor process")?;
-        let locks = self.locks(&input).ok_or("names no lock")?;
-        let got = op.status() == Ended::Ok && output != Value::Bool(false);
+        let locks = self.locks(op, &input).ok_or("names no lock")?;
+        let got = op.status() == Ended::Ok && !refused;
         let bare = match (op.input(), op.output()) {
             (ValueRef::Nil, ValueRef::Int(n)) => Some(n),
             _ => None,
         };
-        let token = TOKEN.iter().find_map(|name| output.get(name)).and_then(Value::as_int).or(bare);
-        let ttl = |value: &Value| TTL.iter().find_map(|(name, unit)| value.get(name)?.as_int()?.checked_mul(*unit));
+        let fence = if output == Value::Nil { None } else { TOKEN.iter().find_map(|name| output.get(name)) };
+        let token = fence.and_then(Value::as_int).or(bare);
+        let ttl = |value: &Value| match value {
+            Value::Nil => None,
+            map => TTL.iter().find_map(|(name, unit)| map.get(name)?.as_int()?.checked_mul(*unit)),
+        };
         let known = matches!(op.status(), Ended::Ok | Ended::Fail);
         Ok(Call {
             op: op.index(),
@@ -448,7 +511,7 @@ impl State for All {
         if let Some(process) = op.process().filter(|_| op.status().is_unknown()) {
             self.crashes.entry(process).or_default().push(op.index());
         }
-        let does = does(op);
+        let does = self.functions.of(op);
         if does == Does::Other {
             let why =
                 format!("{} ({}) neither acquires nor renews nor releases", OpId(op.index()), op.f().unwrap_or("nil"));
@@ -473,7 +536,7 @@ impl State for All {
             self.found.undecided(Why::NoEvidence);
         }
         self.found.fact("grants", Fact::Count(grants as u64));
-        self.found.fact("owners", Fact::Count(self.owners.len() as u64));
+        self.found.fact("owners", Fact::Int(self.owners.len() as i128));
         self.found
     }
 }

@@ -25,8 +25,10 @@ use elench_formats::history::{OpRef, is_read};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::{Online, State, Tally, acknowledged, atoms, check_whole, failed};
+use super::atoms::Name;
+use super::{Online, State, acknowledged, check_whole, failed};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::Tally;
 use crate::outcome::{OpId, Why};
 
 /// Distinct states of a group that are compared pair by pair.
@@ -47,7 +49,7 @@ pub fn online(examples: usize) -> Box<dyn Incremental> {
 /// What is known of a key.
 #[derive(Clone, Debug, Default)]
 struct Key {
-    name: String,
+    name: Name,
     /// Of writes that did not fail, and of reads: the first value, by its number.
     value: Option<u32>,
     written: bool,
@@ -81,13 +83,16 @@ struct LongFork {
     key_ids: HashMap<Scalar, u32, FixedState>,
     keys: Vec<Key>,
     values: HashMap<Scalar, u32, FixedState>,
-    value_names: Vec<String>,
+    value_names: Vec<Name>,
     states: HashMap<Shown, Seen, FixedState>,
     /// Writes by key and value: the first operation, and has one of them not failed?
     writes: HashMap<(u32, u32), (u64, bool), FixedState>,
     /// The first read of a value of a key.
     reads: HashMap<(u32, u32), (u64, u64), FixedState>,
     odd: Option<u64>,
+    /// Room to work in.
+    parts: Vec<Part>,
+    shown: Vec<(u32, u32)>,
 }
 
 /// One part of a transaction.
@@ -107,17 +112,19 @@ impl LongFork {
             key_ids: HashMap::default(),
             keys: Vec::new(),
             values: HashMap::default(),
-            value_names: vec!["nil".into()],
+            value_names: vec![Name::Nil],
             states: HashMap::default(),
             writes: HashMap::default(),
             reads: HashMap::default(),
             odd: None,
+            parts: Vec::new(),
+            shown: Vec::new(),
         }
     }
 
     fn key(&mut self, op: &OpRef<'_>, key: Scalar) -> u32 {
         *self.key_ids.entry(key).or_insert_with(|| {
-            self.keys.push(Key { name: atoms::written(op, key), ..Key::default() });
+            self.keys.push(Key { name: Name::of(op, key), ..Key::default() });
             self.keys.len() as u32 - 1
         })
     }
@@ -127,13 +134,13 @@ impl LongFork {
             return NIL;
         }
         *self.values.entry(value).or_insert_with(|| {
-            self.value_names.push(atoms::written(op, value));
+            self.value_names.push(Name::of(op, value));
             self.value_names.len() as u32 - 1
         })
     }
 
-    fn parts(&mut self, op: &OpRef<'_>) -> Option<Vec<Part>> {
-        let mut parts = Vec::new();
+    /// Of a transaction of reads and writes, all parts.
+    fn parts(&mut self, op: &OpRef<'_>, parts: &mut Vec<Part>) -> Option<()> {
         for mop in op.txn()?.iter() {
             let name = op.mop_name(mop.f);
             let reads = is_read(name);
@@ -147,7 +154,15 @@ impl LongFork {
             let (key, value) = (self.key(op, mop.key), self.value(op, value));
             parts.push(Part { key, value, reads, known: mop.known });
         }
-        Some(parts)
+        Some(())
+    }
+
+    fn transaction(&mut self, op: &OpRef<'_>, parts: &[Part]) {
+        self.tally.count(op);
+        parts.iter().filter(|part| !part.reads).for_each(|part| self.wrote(op, part));
+        if acknowledged(op) {
+            self.read(op, parts);
+        }
     }
 
     fn wrote(&mut self, op: &OpRef<'_>, part: &Part) {
@@ -164,8 +179,10 @@ impl LongFork {
     fn read(&mut self, op: &OpRef<'_>, parts: &[Part]) {
         let id = op.index();
         let own = |key| parts.iter().any(|part| !part.reads && part.key == key);
-        let mut shown: Vec<(u32, u32)> =
-            parts.iter().filter(|part| part.reads && part.known && !own(part.key)).map(|p| (p.key, p.value)).collect();
+        let mut shown = std::mem::take(&mut self.shown);
+        shown.clear();
+        let told = parts.iter().filter(|part| part.reads && part.known && !own(part.key));
+        shown.extend(told.map(|part| (part.key, part.value)));
         shown.sort_unstable();
         shown.dedup();
         if let Some(twice) = shown.windows(2).find(|two| two[0].0 == two[1].0) {
@@ -182,11 +199,19 @@ impl LongFork {
             return;
         }
         let keep = self.found.examples();
-        let seen = self.states.entry(shown.into_boxed_slice()).or_insert(Seen { count: 0, ops: Vec::new() });
-        seen.count += 1;
-        if seen.ops.len() < keep {
-            seen.ops.push(id);
+        match self.states.get_mut(shown.as_slice()) {
+            Some(seen) => {
+                seen.count += 1;
+                if seen.ops.len() < keep {
+                    seen.ops.push(id);
+                }
+            }
+            None => {
+                let ops = [id].into_iter().take(keep).collect();
+                self.states.insert(shown.as_slice().into(), Seen { count: 1, ops });
+            }
         }
+        self.shown = shown;
     }
 
     fn judge_values(&mut self) {
@@ -335,15 +360,15 @@ impl State for LongFork {
     fn invoked(&mut self, _: &OpRef<'_>) {}
 
     fn completed(&mut self, op: &OpRef<'_>) {
-        let Some(parts) = self.parts(op) else {
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.clear();
+        let told = self.parts(op, &mut parts);
+        if told.is_some() {
+            self.transaction(op, &parts);
+        } else {
             self.odd.get_or_insert(op.index());
-            return;
-        };
-        self.tally.count(op);
-        parts.iter().filter(|part| !part.reads).for_each(|part| self.wrote(op, part));
-        if acknowledged(op) {
-            self.read(op, &parts);
         }
+        self.parts = parts;
     }
 
     fn violated(&self) -> Option<&'static str> {

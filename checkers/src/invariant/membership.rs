@@ -14,14 +14,15 @@
 
 use std::collections::BTreeMap;
 
-use elench_formats::columns::Scalar;
+use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::{OpRef, Status as Ended};
 use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
-use super::{Online, State, Tally, acknowledged, atoms, check, is_any, is_final};
+use super::{Online, State, acknowledged, atoms, check, is_final};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
 
 /// What is told of a cluster.
@@ -47,12 +48,37 @@ const JOIN: [&str; 7] = ["join", "add", "add-member", "add-node", "grow", "grow!
 const LEAVE: [&str; 8] = ["leave", "remove", "remove-member", "remove-node", "shrink", "shrink!", "remove!", "evict"];
 const VIEW: [&str; 6] = ["read", "members", "view", "membership", "list-members", "nodes"];
 
+/// What the name of an operation says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    Joins,
+    Leaves,
+    Views,
+    Other,
+}
+
+fn means(name: &str) -> Means {
+    match () {
+        () if is_any(name, &JOIN) => Means::Joins,
+        () if is_any(name, &LEAVE) => Means::Leaves,
+        () if is_any(name, &VIEW) => Means::Views,
+        () => Means::Other,
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Change {
     op: u64,
     ended: u64,
     ok: bool,
     joins: bool,
+}
+
+/// Who was asked for a view.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Who {
+    Node(String),
+    Process(Option<i64>),
 }
 
 #[derive(Clone, Debug)]
@@ -66,13 +92,14 @@ struct Membership {
     rules: Rules,
     found: Findings,
     tally: Tally,
+    names: ByName<Means>,
     changes: HashMap<String, Vec<Change>, FixedState>,
     changed: bool,
     unknown: u64,
     last_change: u64,
     initial: Option<HashSet<String, FixedState>>,
     marked: Vec<View>,
-    last_of: BTreeMap<String, View>,
+    last_of: BTreeMap<Who, View>,
 }
 
 impl Membership {
@@ -82,6 +109,7 @@ impl Membership {
             rules: rules.clone(),
             found: Findings::new(examples),
             tally: Tally::default(),
+            names: ByName::new(means, Means::Other),
             changes: HashMap::default(),
             changed: false,
             unknown: 0,
@@ -109,11 +137,10 @@ impl Membership {
     }
 
     fn view(&mut self, op: &OpRef<'_>) {
-        let (Value::Vector(shown) | Value::Set(shown)) = atoms::tree(op, op.output()) else {
+        let Some(members) = names_in(op, op.output()) else {
             let why = format!("{} returned no collection of members", OpId(op.index()));
             return self.found.undecided(Why::Other(why));
         };
-        let members: Vec<String> = shown.iter().map(|member| bare(&member.to_edn()).to_string()).collect();
         if !self.changed && self.rules.members.is_none() {
             self.initial.get_or_insert_default().extend(members.iter().cloned());
         }
@@ -121,7 +148,7 @@ impl Membership {
         if is_final(op) {
             self.marked.push(view);
         } else if self.rules.quiescent {
-            let who = op.node().map(str::to_string).unwrap_or_else(|| format!("process {:?}", op.process()));
+            let who = op.node().map_or(Who::Process(op.process()), |node| Who::Node(node.to_string()));
             self.last_of.insert(who, view);
         }
     }
@@ -227,12 +254,28 @@ fn certain(changes: &[Change], joins: bool) -> Option<u64> {
 
 /// A member's name, as EDN without quotes or colon.
 fn named(op: &OpRef<'_>) -> Vec<String> {
-    let value = atoms::tree(op, op.input());
-    if let Value::Vector(all) | Value::Set(all) = &value {
-        return all.iter().map(|one| bare(&one.to_edn()).to_string()).collect();
+    if let ValueRef::Int(n) = op.input() {
+        return vec![n.to_string()];
     }
+    if let Some(all) = names_in(op, op.input()) {
+        return all;
+    }
+    let value = atoms::tree(op, op.input());
     let one = ["node", "member", "id", "name"].iter().find_map(|field| value.get(field)).unwrap_or(&value);
     vec![bare(&one.to_edn()).to_string()]
+}
+
+/// The members of a collection, if it is one.
+fn names_in(op: &OpRef<'_>, value: ValueRef<'_>) -> Option<Vec<String>> {
+    if let Some(list) = value.elements() {
+        return Some(list.iter().map(|one| bare(&atoms::written(op, one)).to_string()).collect());
+    }
+    match atoms::tree(op, value) {
+        Value::Vector(all) | Value::Set(all) => {
+            Some(all.iter().map(|one| bare(&one.to_edn()).to_string()).collect())
+        }
+        _ => None,
+    }
 }
 
 fn bare(text: &str) -> &str {
@@ -244,13 +287,14 @@ fn bare(text: &str) -> &str {
 
 impl State for Membership {
     fn invoked(&mut self, op: &OpRef<'_>) {
-        if is_any(op, &JOIN) || is_any(op, &LEAVE) {
+        let means = self.names.of(op);
+        if matches!(means, Means::Joins | Means::Leaves) {
             self.changed = true;
             if op.input().scalar() == Some(Scalar::Nil) {
                 let why = format!("{} does not say who joins or leaves", OpId(op.index()));
                 self.found.undecided(Why::Other(why));
             }
-        } else if !is_any(op, &VIEW) {
+        } else if means != Means::Views {
             let why = format!(
                 "{} ({}) is neither a joining, a leaving nor a view",
                 OpId(op.index()),
@@ -262,9 +306,10 @@ impl State for Membership {
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
-        if is_any(op, &JOIN) || is_any(op, &LEAVE) {
-            self.change(op, is_any(op, &JOIN));
-        } else if acknowledged(op) && is_any(op, &VIEW) {
+        let means = self.names.of(op);
+        if matches!(means, Means::Joins | Means::Leaves) {
+            self.change(op, means == Means::Joins);
+        } else if acknowledged(op) && means == Means::Views {
             self.view(op);
         }
     }

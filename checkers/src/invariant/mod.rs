@@ -33,8 +33,9 @@ use elench_formats::history::{OpRef, Status as Ended};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::findings::{Findings, Incremental, Part, by_key, ended};
-use crate::outcome::{Coverage, KeyId, Status};
+use crate::findings::{Findings, Incremental, Part, by_key};
+use crate::outcome::KeyId;
+use crate::parts::Keys;
 
 /// What a checker knows of one key so far.
 pub(crate) trait State: Clone + Send + Sync + 'static {
@@ -91,7 +92,7 @@ impl Ord for Next<'_> {
 fn drive<S: State>(part: Part<'_>, mut state: S) -> Findings {
     let mut open: BinaryHeap<Next<'_>> = BinaryHeap::new();
     let mut never = Vec::new();
-    for op in part.ops() {
+    part.ops().for_each(|op| {
         while open.peek().is_some_and(|next| next.at.0 < op.index()) {
             if let Some(next) = open.pop() {
                 state.completed(&next.op);
@@ -102,7 +103,7 @@ fn drive<S: State>(part: Part<'_>, mut state: S) -> Findings {
             Some(at) => open.push(Next { at: Reverse(at), op }),
             None => never.push(op),
         }
-    }
+    });
     while let Some(next) = open.pop() {
         state.completed(&next.op);
     }
@@ -170,38 +171,8 @@ impl<S: State> Incremental for Online<S> {
         if self.keys.is_empty() {
             return self.blank.finish().of_all();
         }
-        let keys = self.keys.into_iter().enumerate();
-        let keys = keys.map(|(k, (state, text))| state.finish().of_key(KeyId(k as u32), &text)).collect();
-        Findings::of_keys(self.examples, keys)
-    }
-}
-
-/// Counts operations by function and outcome, without a text an operation.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tally(Vec<(Option<u16>, String, [u64; 3])>);
-
-impl Tally {
-    /// One more.
-    pub(crate) fn count(&mut self, op: &OpRef<'_>) {
-        let code = op.f_code();
-        let at = self.0.iter().position(|(f, ..)| *f == code).unwrap_or_else(|| {
-            self.0.push((code, op.f().unwrap_or("nil").to_string(), [0; 3]));
-            self.0.len() - 1
-        });
-        self.0[at].2[match ended(op) {
-            Status::Ok => 0,
-            Status::Fail => 1,
-            Status::Info => 2,
-        }] += 1;
-    }
-
-    /// Tells it.
-    pub(crate) fn tell(&self, coverage: &mut Coverage) {
-        for (_, f, [ok, fail, info]) in &self.0 {
-            coverage.count(f, Status::Ok, *ok);
-            coverage.count(f, Status::Fail, *fail);
-            coverage.count(f, Status::Info, *info);
-        }
+        let of = |(k, (state, text)): (usize, (S, String))| (state.finish().of_key(KeyId(k as u32), &text), text);
+        self.keys.into_iter().enumerate().map(of).fold(Keys::new(self.examples), Keys::with).together()
     }
 }
 
@@ -218,11 +189,4 @@ pub(crate) fn acknowledged(op: &OpRef<'_>) -> bool {
 /// Is it marked as made when all had come to rest? `:final? true`, as Jepsen's generators write it.
 pub(crate) fn is_final(op: &OpRef<'_>) -> bool {
     ["final?", "final"].iter().any(|name| op.extra(name) == Some("true"))
-}
-
-/// Is its function one of these names? `add_node` is `add-node`.
-pub(crate) fn is_any(op: &OpRef<'_>, names: &[&str]) -> bool {
-    op.f().is_some_and(|f| {
-        names.contains(&f) || (f.contains('_') && names.iter().any(|name| f.replace('_', "-") == **name))
-    })
 }

@@ -21,8 +21,9 @@ use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
-use super::{Online, State, Tally, acknowledged, atoms, check, is_any};
+use super::{Online, State, acknowledged, atoms, check};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
 
 /// Checks each key of a history.
@@ -36,7 +37,26 @@ pub fn online(examples: usize) -> Box<dyn Incremental> {
 }
 
 const INSERTS: [&str; 4] = ["add", "inc", "insert", "increment"];
-const READS: [&str; 3] = ["read", "r", "read-at"];
+const READS: [&str; 2] = ["read", "r"];
+const READS_OF_THE_PAST: [&str; 1] = ["read-at"];
+
+/// What the name of an operation says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    Inserts,
+    Reads,
+    ReadsThePast,
+    Other,
+}
+
+fn means(name: &str) -> Means {
+    match () {
+        () if is_any(name, &INSERTS) => Means::Inserts,
+        () if is_any(name, &READS) => Means::Reads,
+        () if is_any(name, &READS_OF_THE_PAST) => Means::ReadsThePast,
+        () => Means::Other,
+    }
+}
 
 /// Digits behind the point that are kept.
 const DIGITS: usize = 18;
@@ -59,6 +79,7 @@ enum Told {
 struct Monotonic {
     found: Findings,
     tally: Tally,
+    names: ByName<Means>,
     last_of: HashMap<i64, (u64, i64), FixedState>,
     /// Those with timestamps, with their operations.
     points: Vec<(i128, i64, u64)>,
@@ -76,6 +97,7 @@ impl Monotonic {
         Monotonic {
             found: Findings::new(examples),
             tally: Tally::default(),
+            names: ByName::new(means, Means::Other),
             last_of: HashMap::default(),
             points: Vec::new(),
             inserts: Vec::new(),
@@ -211,14 +233,15 @@ fn stamp_of(value: &Value) -> Option<i128> {
 
 impl State for Monotonic {
     fn invoked(&mut self, op: &OpRef<'_>) {
-        if !is_any(op, &INSERTS) && !is_any(op, &READS) && self.other.is_none() {
+        if self.other.is_none() && self.names.of(op) == Means::Other {
             self.other = Some(format!("{} ({})", OpId(op.index()), op.f().unwrap_or("nil")));
         }
     }
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
-        let inserts = is_any(op, &INSERTS);
+        let means = self.names.of(op);
+        let inserts = means == Means::Inserts;
         if !acknowledged(op) || self.other.is_some() {
             return;
         }
@@ -226,7 +249,7 @@ impl State for Monotonic {
             return;
         }
         // A read of the past is no step of its process.
-        let past = is_any(op, &["read-at"]);
+        let past = means == Means::ReadsThePast;
         match told(op) {
             Told::Point(point) if past => self.points.extend(point.stamp.map(|stamp| (stamp, point.value, op.index()))),
             Told::Point(point) => self.point(op, point, inserts),

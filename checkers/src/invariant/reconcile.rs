@@ -16,8 +16,9 @@ use std::collections::BTreeMap;
 use elench_formats::history::OpRef;
 use elench_formats::{History, Value};
 
-use super::{Online, State, Tally, acknowledged, atoms, check, is_any, is_final};
+use super::{Online, State, acknowledged, atoms, check, is_final};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
 
 /// Checks each key of a history. `quiescent` vouches for the last dumps.
@@ -44,6 +45,7 @@ struct Reconcile {
     quiescent: bool,
     found: Findings,
     tally: Tally,
+    dumps: ByName<bool>,
     marked: BTreeMap<String, Dump>,
     last: BTreeMap<String, Dump>,
     /// Where the last acknowledged operation ended that is no dump.
@@ -56,6 +58,7 @@ impl Reconcile {
             quiescent,
             found: Findings::new(examples),
             tally: Tally::default(),
+            dumps: ByName::new(|name| is_any(name, &DUMPS), false),
             marked: BTreeMap::new(),
             last: BTreeMap::new(),
             last_change: 0,
@@ -123,7 +126,7 @@ impl State for Reconcile {
         if !acknowledged(op) {
             return;
         }
-        if is_any(op, &DUMPS) {
+        if self.dumps.of(op) {
             self.dump(op);
         } else {
             self.last_change = self.last_change.max(op.complete_index().unwrap_or(u64::MAX));
@@ -139,7 +142,7 @@ impl State for Reconcile {
         let marked = std::mem::take(&mut self.marked);
         let dumps: Vec<(String, Dump)> =
             if marked.is_empty() { std::mem::take(&mut self.last) } else { marked }.into_iter().collect();
-        self.found.fact("replicas", Fact::Count(dumps.len() as u64));
+        self.found.fact("replicas", Fact::Int(dumps.len() as i128));
         if dumps.len() < 2 {
             let why = "rest is not shown: fewer than two replicas have a dump that is marked as final (`:final? true`); --quiescent vouches for the last ones";
             self.found.undecided(Why::Other(why.into()));

@@ -19,10 +19,11 @@ use elench_formats::history::{OpRef, Status as Ended};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::counter::{Does, does};
+use super::counter::{Does, Means, does, names};
 use super::sums::Sums;
-use super::{Online, State, Tally, acknowledged, check, is_final};
+use super::{Online, State, acknowledged, check, is_final};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally};
 use crate::outcome::{OpId, Why};
 
 /// What is told of a replicated counter.
@@ -58,6 +59,7 @@ struct Replicated {
     rules: Rules,
     found: Findings,
     tally: Tally,
+    names: ByName<Means>,
     acked: i128,
     last_ack: u64,
     /// Delta and invocation.
@@ -72,6 +74,7 @@ impl Replicated {
             rules,
             found: Findings::new(examples),
             tally: Tally::default(),
+            names: names(),
             acked: rules.initial.into(),
             last_ack: 0,
             unknown: Vec::new(),
@@ -176,7 +179,7 @@ impl Replicated {
 
 impl State for Replicated {
     fn invoked(&mut self, op: &OpRef<'_>) {
-        if matches!(does(op), Does::Odd | Does::Other) {
+        if matches!(does(self.names.of(op), op), Does::Odd | Does::Other) {
             let why = format!(
                 "{} ({}) is neither an addition of a whole number nor a read",
                 OpId(op.index()),
@@ -188,7 +191,7 @@ impl State for Replicated {
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
-        match does(op) {
+        match does(self.names.of(op), op) {
             Does::Add(delta) => self.added(op, delta),
             Does::Read if acknowledged(op) => self.read(op),
             _ => {}

@@ -13,8 +13,9 @@ use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::OpRef;
 use elench_formats::{History, Value};
 
-use super::{Online, State, Tally, acknowledged, check_whole, is_any};
+use super::{Online, State, acknowledged, check_whole};
 use crate::findings::{Example, Fact, Findings, Incremental};
+use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
 
 /// Checks all reads of a history.
@@ -31,6 +32,7 @@ pub fn online(examples: usize) -> Box<dyn Incremental> {
 struct Subkeys {
     found: Findings,
     tally: Tally,
+    reads: ByName<bool>,
     all: u64,
     some: u64,
     none: u64,
@@ -38,7 +40,8 @@ struct Subkeys {
 
 impl Subkeys {
     fn new(examples: usize) -> Self {
-        Subkeys { found: Findings::new(examples), tally: Tally::default(), all: 0, some: 0, none: 0 }
+        let reads = ByName::new(|name| is_any(name, &["read", "r"]), false);
+        Subkeys { found: Findings::new(examples), tally: Tally::default(), reads, all: 0, some: 0, none: 0 }
     }
 }
 
@@ -59,7 +62,7 @@ impl State for Subkeys {
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
-        if !acknowledged(op) || !is_any(op, &["read", "r"]) {
+        if !acknowledged(op) || !self.reads.of(op) {
             return;
         }
         let Some(found) = read(op) else {

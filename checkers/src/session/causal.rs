@@ -248,6 +248,10 @@ impl Search<'_> {
 
     /// Which circles do these pairs close with causal order?
     fn circles(&mut self, graph: &Graph, sweep: &Sweep<'_>, hidden: &[Hidden]) -> Result<(), Spent> {
+        // Circles of causal order alone were told already.
+        if hidden.is_empty() {
+            return Ok(());
+        }
         let mut left = hidden.to_vec();
         let components = components(graph, &sweep.order, &left);
         let on_circle = |h: &Hidden| components.same(h.first, h.second);

@@ -11,10 +11,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
+use hashbrown::hash_table::Entry;
+use hashbrown::{HashMap, HashTable};
 
 use super::read::{Access, Kind, Val};
 use crate::budget::{Budget, Reservation, Spent};
@@ -61,49 +62,80 @@ pub(crate) enum Odd {
     Ambiguous { read: Access },
 }
 
-/// Who wrote a value of a key.
+/// Who wrote a value of a key: the first that did not fail, else the first that did.
 #[derive(Clone, Copy)]
-enum Writer {
-    Failed(u64),
-    Once { access: u32 },
-    Many,
+struct Writer {
+    access: u32,
+    /// Did several write it that did not fail, or one the initial value?
+    many: bool,
+}
+
+/// Writers by key and value. The table holds positions of accesses alone: 8 bytes and a bit each, and a read looks at a write that was not
+/// long ago.
+struct Writers<'a> {
+    accesses: &'a [Access],
+    table: HashTable<Writer>,
+    hasher: FixedState,
+}
+
+impl<'a> Writers<'a> {
+    fn of(accesses: &'a [Access], initial: Val) -> Writers<'a> {
+        let writes = || accesses.iter().enumerate().filter(|(_, a)| a.kind == Kind::Write);
+        let table = HashTable::with_capacity(writes().count());
+        let mut all = Writers { accesses, table, hasher: FixedState::default() };
+        for (i, a) in writes() {
+            let (access, lives) = (i as u32, a.status != Status::Fail);
+            let hasher = &all.hasher;
+            let hash = |w: &Writer| hasher.hash_one(written(&accesses[w.access as usize]));
+            let same = |w: &Writer| written(&accesses[w.access as usize]) == written(a);
+            match all.table.entry(hasher.hash_one(written(a)), same, hash) {
+                Entry::Vacant(new) => {
+                    new.insert(Writer { access, many: lives && a.value == initial });
+                }
+                Entry::Occupied(mut known) if lives => {
+                    let known = known.get_mut();
+                    let failed = accesses[known.access as usize].status == Status::Fail;
+                    known.many |= !failed || a.value == initial;
+                    if failed {
+                        known.access = access;
+                    }
+                }
+                Entry::Occupied(_) => {}
+            }
+        }
+        all
+    }
+
+    fn get(&self, key: u32, value: Val) -> Option<Writer> {
+        let same = |w: &Writer| written(&self.accesses[w.access as usize]) == (key, value);
+        self.table.find(self.hasher.hash_one((key, value)), same).copied()
+    }
+}
+
+fn written(access: &Access) -> (u32, Val) {
+    (access.key, access.value)
 }
 
 impl Graph {
     /// From the accesses of some keys, in the order of their invocations; and the reads that are wrong by themselves, which are
     /// in no graph. O(n).
     pub(crate) fn build(accesses: &[Access], initial: Val) -> (Graph, Vec<Odd>) {
-        let mut writers: Map<(u32, Val), Writer> = Map::default();
-        for (i, a) in accesses.iter().enumerate().filter(|(_, a)| a.kind == Kind::Write) {
-            let writer = match a.status {
-                Status::Fail => Writer::Failed(a.op),
-                _ => Writer::Once { access: i as u32 },
-            };
-            match writers.entry((a.key, a.value)) {
-                Entry::Vacant(new) => {
-                    new.insert(if a.value == initial && a.status != Status::Fail { Writer::Many } else { writer });
-                }
-                Entry::Occupied(mut known) => match (*known.get(), writer) {
-                    (_, Writer::Failed(_)) => {}
-                    (Writer::Failed(_), _) if a.value == initial => *known.get_mut() = Writer::Many,
-                    (Writer::Failed(_), once) => *known.get_mut() = once,
-                    _ => *known.get_mut() = Writer::Many,
-                },
-            }
-        }
+        let writers = Writers::of(accesses, initial);
         let mut odd = Vec::new();
         // By access: of a read the access it returns, INITIAL, or NONE where it says nothing; of a write whether anybody read it.
         let mut returns = vec![NONE; accesses.len()];
         let mut was_read = vec![false; accesses.len()];
         for (i, a) in accesses.iter().enumerate().filter(|(_, a)| a.kind == Kind::Read) {
-            match writers.get(&(a.key, a.value)) {
-                Some(Writer::Once { access }) => {
-                    returns[i] = *access;
-                    was_read[*access as usize] = true;
+            match writers.get(a.key, a.value) {
+                Some(Writer { many: false, access }) if accesses[access as usize].status != Status::Fail => {
+                    returns[i] = access;
+                    was_read[access as usize] = true;
                 }
-                Some(Writer::Many) => odd.push(Odd::Ambiguous { read: *a }),
+                Some(Writer { many: true, .. }) => odd.push(Odd::Ambiguous { read: *a }),
                 _ if a.value == initial => returns[i] = INITIAL,
-                Some(Writer::Failed(write)) => odd.push(Odd::Aborted { read: *a, write: *write }),
+                Some(Writer { access, .. }) => {
+                    odd.push(Odd::Aborted { read: *a, write: accesses[access as usize].op });
+                }
                 None => odd.push(Odd::ThinAir { read: *a }),
             }
         }
@@ -374,9 +406,13 @@ impl<'g> Sweep<'g> {
     }
 }
 
-/// Clocks that somebody still has to read.
+/// Clocks that somebody still has to read, in slots that are used again.
 struct Store {
-    clocks: Map<u32, Box<[u32]>>,
+    /// By node, or [`NONE`].
+    slots: Vec<u32>,
+    clocks: Vec<u32>,
+    empty: Vec<u32>,
+    /// Clocks of lanes that ended.
     free: Vec<Box<[u32]>>,
     lanes: usize,
     made: u64,
@@ -385,9 +421,10 @@ struct Store {
 
 impl Store {
     fn new(nodes: usize, lanes: usize, budget: &Budget) -> Store {
-        let mut reserved = budget.reserve();
-        reserved.set(nodes as u64 * 4);
-        Store { clocks: Map::default(), free: Vec::new(), lanes, made: nodes as u64 * 4, reserved }
+        let (made, mut reserved) = (nodes as u64 * 8, budget.reserve());
+        reserved.set(made);
+        let (slots, clocks, empty, free) = (vec![NONE; nodes], Vec::new(), Vec::new(), Vec::new());
+        Store { slots, clocks, empty, free, lanes, made, reserved }
     }
 
     fn blank(&mut self) -> Box<[u32]> {
@@ -405,23 +442,33 @@ impl Store {
     }
 
     fn put(&mut self, node: u32, clock: &[u32]) {
-        let mut copy = self.blank();
-        copy.copy_from_slice(clock);
-        self.clocks.insert(node, copy);
+        if self.empty.is_empty() {
+            self.grow();
+            self.empty.push((self.clocks.len() / self.lanes) as u32);
+            self.clocks.resize(self.clocks.len() + self.lanes, 0);
+        }
+        if let Some(slot) = self.empty.pop() {
+            let at = slot as usize * self.lanes;
+            self.clocks[at..at + self.lanes].copy_from_slice(clock);
+            self.slots[node as usize] = slot;
+        }
     }
 
     fn get(&self, node: u32) -> Option<&[u32]> {
-        self.clocks.get(&node).map(|clock| &**clock)
+        let at = Some(self.slots[node as usize]).filter(|&slot| slot != NONE)? as usize * self.lanes;
+        Some(&self.clocks[at..at + self.lanes])
     }
 
     /// Adds what is known at a node, which one fewer then wants to read.
     fn add(&mut self, node: u32, clock: &mut [u32], wanted: &mut [u32]) {
-        if let Some(known) = self.clocks.get(&node) {
-            clock.iter_mut().zip(known.iter()).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+        if let Some(known) = self.get(node) {
+            clock.iter_mut().zip(known).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
         }
-        wanted[node as usize] -= 1;
-        if wanted[node as usize] == 0 {
-            self.free.extend(self.clocks.remove(&node));
+        let wanted = &mut wanted[node as usize];
+        *wanted -= 1;
+        let slot = &mut self.slots[node as usize];
+        if *wanted == 0 && *slot != NONE {
+            self.empty.push(std::mem::replace(slot, NONE));
         }
     }
 }

@@ -13,6 +13,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::findings::ended;
+use crate::named::{ByName, Tally};
 use crate::outcome::{Coverage, Status};
 
 type Map<K, V> = HashMap<K, V, FixedState>;
@@ -131,15 +132,15 @@ pub(crate) fn initial(history: &History, accesses: &mut Accesses, initial: &Valu
 /// Versions where operations bear them, offsets where appends are acknowledged with them, else values.
 fn guess(history: &History) -> Order {
     let versions = history.names().find("version").is_some();
-    let (mut paired, mut plain, mut offsets) = (false, false, false);
+    let (mut names, mut paired, mut plain, mut offsets) = (Means::names(), false, false, false);
     for op in history.clients().filter(|op| op.txn().is_none()) {
-        match op.f() {
-            Some("write" | "w" | "put") if ended(&op) != Status::Fail => {
+        match names.of(&op) {
+            Means::Write if !plain && ended(&op) != Status::Fail => {
                 let is_pair = matches!(versioned(&op, op.input()), Some((None, _)));
                 paired |= is_pair;
                 plain |= !is_pair;
             }
-            Some("append" | "send") if ended(&op) == Status::Ok => {
+            Means::Append if ended(&op) == Status::Ok => {
                 offsets |= matches!(op.output(), ValueRef::Int(_)) && op.output() != op.input();
             }
             _ => {}
@@ -153,11 +154,47 @@ fn guess(history: &History) -> Order {
 }
 
 fn says_versions(history: &History) -> bool {
-    history.clients().any(|op| is_read(op.f()) && ended(&op) == Status::Ok && version_field(&op).is_some())
+    let mut names = Means::names();
+    history.clients().any(|op| names.of(&op).gets() && ended(&op) == Status::Ok && version_field(&op).is_some())
 }
 
-fn is_read(f: Option<&str>) -> bool {
-    matches!(f, Some("read" | "r" | "get" | "read-init"))
+/// What the name of an operation says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    /// It reads a register.
+    Get,
+    /// It reads a register or a log.
+    Read,
+    Poll,
+    Write,
+    Cas,
+    Append,
+    /// It may send a consumer of a log elsewhere.
+    Move,
+    Other,
+}
+
+impl Means {
+    fn of(name: &str) -> Means {
+        match name {
+            "r" | "get" | "read-init" => Means::Get,
+            "read" => Means::Read,
+            "poll" => Means::Poll,
+            "write" | "w" | "put" => Means::Write,
+            "cas" => Means::Cas,
+            "append" | "send" => Means::Append,
+            "assign" | "subscribe" | "crash" => Means::Move,
+            _ => Means::Other,
+        }
+    }
+
+    fn names() -> ByName<Means> {
+        ByName::new(Means::of, Means::Other)
+    }
+
+    fn gets(self) -> bool {
+        matches!(self, Means::Get | Means::Read)
+    }
 }
 
 fn version_field(op: &OpRef<'_>) -> Option<i64> {
@@ -196,6 +233,10 @@ pub(crate) fn shown(op: &OpRef<'_>, scalar: Scalar) -> String {
     }
 }
 
+fn foreign(op: &OpRef<'_>, of: &str) -> String {
+    format!("operation {}: `{}` is no operation of {of}", op.index(), op.f().unwrap_or("nil"))
+}
+
 /// A value not yet interned.
 enum Raw {
     Scalar(Scalar),
@@ -206,6 +247,7 @@ enum Raw {
 #[derive(Debug)]
 pub(crate) struct Reader {
     order: Order,
+    names: ByName<Means>,
     /// What was read so far.
     pub list: Vec<Access>,
     /// By process, how often it began anew, and the name of the session.
@@ -216,13 +258,15 @@ pub(crate) struct Reader {
     key_ids: Map<Scalar, u32>,
     others: Vec<String>,
     other_ids: Map<String, u32>,
-    pub coverage: Coverage,
+    /// Operations that said something, by name and outcome.
+    pub tally: Tally,
 }
 
 impl Reader {
     pub(crate) fn new(order: Order) -> Reader {
         Reader {
             order,
+            names: Means::names(),
             list: Vec::new(),
             sessions: Map::default(),
             begun: Map::default(),
@@ -230,7 +274,7 @@ impl Reader {
             key_ids: Map::default(),
             others: Vec::new(),
             other_ids: Map::default(),
-            coverage: Coverage::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -256,34 +300,34 @@ impl Reader {
                 let value = self.value(op, mop.value);
                 self.push(op, mop.key, kind, value, None)?;
             }
-            self.coverage.count(name, status, 1);
+            self.tally.count_as(mop.f, op);
             return Ok(());
         }
-        let f = op.f().unwrap_or("nil");
+        let means = self.names.of(op);
         match self.order {
-            Order::Offsets => self.log_op(op, f, status)?,
-            Order::Versions => self.versioned_op(op, f, status)?,
-            Order::Values => self.register_op(op, f, status)?,
+            Order::Offsets => self.log_op(op, means, status)?,
+            Order::Versions => self.versioned_op(op, means, status)?,
+            Order::Values => self.register_op(op, means, status)?,
         }
-        self.coverage.count(f, status, 1);
+        self.tally.count(op);
         Ok(())
     }
 
-    fn register_op(&mut self, op: &OpRef<'_>, f: &str, status: Status) -> Result<(), String> {
+    fn register_op(&mut self, op: &OpRef<'_>, means: Means, status: Status) -> Result<(), String> {
         let ok = status == Status::Ok;
-        match f {
-            f if is_read(Some(f)) => {
+        match means {
+            Means::Get | Means::Read => {
                 if ok {
                     let value = self.value(op, op.output());
                     self.push(op, op.key(), Kind::Read, value, None)?;
                 }
             }
-            "write" | "w" | "put" => {
+            Means::Write => {
                 let told = if op.input().is_nil() && ok { op.output() } else { op.input() };
                 let value = self.value(op, told);
                 self.push(op, op.key(), Kind::Write, value, None)?;
             }
-            "cas" => {
+            Means::Cas => {
                 let Some(change) = op.input().elements().filter(|list| list.len() == 2) else {
                     return Err(format!("operation {}: a cas needs [old new]", op.index()));
                 };
@@ -293,17 +337,17 @@ impl Reader {
                 }
                 self.push(op, op.key(), Kind::Write, new, None)?;
             }
-            _ => return Err(format!("operation {}: `{f}` is no operation of a register", op.index())),
+            _ => return Err(foreign(op, "a register")),
         }
         Ok(())
     }
 
-    fn versioned_op(&mut self, op: &OpRef<'_>, f: &str, status: Status) -> Result<(), String> {
+    fn versioned_op(&mut self, op: &OpRef<'_>, means: Means, status: Status) -> Result<(), String> {
         let ok = status == Status::Ok;
-        let kind = match f {
-            f if is_read(Some(f)) => Kind::Read,
-            "write" | "w" | "put" | "cas" => Kind::Write,
-            _ => return Err(format!("operation {}: `{f}` is no operation of a versioned register", op.index())),
+        let kind = match means {
+            Means::Get | Means::Read => Kind::Read,
+            Means::Write | Means::Cas => Kind::Write,
+            _ => return Err(foreign(op, "a versioned register")),
         };
         if kind == Kind::Read && !ok {
             return Ok(());
@@ -327,10 +371,10 @@ impl Reader {
         self.push(op, op.key(), kind, value, version)
     }
 
-    fn log_op(&mut self, op: &OpRef<'_>, f: &str, status: Status) -> Result<(), String> {
+    fn log_op(&mut self, op: &OpRef<'_>, means: Means, status: Status) -> Result<(), String> {
         let ok = status == Status::Ok;
-        match f {
-            "append" | "send" => {
+        match means {
+            Means::Append => {
                 let offset = match op.output() {
                     ValueRef::Int(n) if ok => Some(n),
                     _ => None,
@@ -339,7 +383,7 @@ impl Reader {
                 self.push(op, op.key(), Kind::Write, value, offset)
             }
             // A read at a place that the reader chose says nothing of where the reader had got to.
-            "poll" | "read" if ok && op.input().is_nil() => {
+            Means::Poll | Means::Read if ok && op.input().is_nil() => {
                 let Some(found) = op.output().elements() else { return Ok(()) };
                 for message in found.iter() {
                     let Scalar::Text(t) = message else { continue };
@@ -350,15 +394,15 @@ impl Reader {
                 }
                 Ok(())
             }
-            "poll" | "read" => Ok(()),
+            Means::Poll | Means::Read => Ok(()),
             // From here on the process may be sent back to where somebody else had got to.
-            "assign" | "subscribe" | "crash" => {
+            Means::Move => {
                 if let Some(process) = op.process() {
                     *self.begun.entry(process).or_default() += 1;
                 }
                 Ok(())
             }
-            _ => Err(format!("operation {}: `{f}` is no operation of a log", op.index())),
+            _ => Err(foreign(op, "a log")),
         }
     }
 
@@ -413,17 +457,25 @@ impl Reader {
         let process = op.process().ok_or_else(|| {
             format!("the recorder does not say which process did operation {}, so its session is not known", op.index())
         })?;
-        let begun = self.begun.get(&process).copied().unwrap_or(0);
+        let begun = if self.begun.is_empty() { 0 } else { self.begun.get(&process).copied().unwrap_or(0) };
         let named = op.extra("session").map_or(0, |text| self.other(text.to_string()) + 1);
         let next = self.sessions.len() as u32;
         let session = *self.sessions.entry((process, begun, named)).or_insert(next);
-        let keys = &mut self.keys;
-        let key = *self.key_ids.entry(key).or_insert_with(|| {
-            keys.push(key);
-            keys.len() as u32 - 1
-        });
+        let key = self.key(key);
         self.list.push(Access { op: op.index(), session, key, kind, status: ended(op), value, version });
         Ok(())
+    }
+
+    fn key(&mut self, key: Scalar) -> u32 {
+        // Mostly that of the operation before.
+        if let Some(last) = self.list.last().filter(|last| self.keys[last.key as usize] == key) {
+            return last.key;
+        }
+        let keys = &mut self.keys;
+        *self.key_ids.entry(key).or_insert_with(|| {
+            keys.push(key);
+            keys.len() as u32 - 1
+        })
     }
 
     fn finish(self, initial: &Value) -> Result<Accesses, String> {
@@ -432,13 +484,15 @@ impl Reader {
             let op = self.list.iter().find(|a| a.key == nil).map_or(0, |a| a.op);
             return Err(format!("operation {op} has no key, while others have: whose it is cannot be told"));
         }
+        let mut coverage = Coverage::default();
+        self.tally.tell(&mut coverage);
         let (list, silent) = without_silent_reads(self.list, *initial == Value::Nil);
         Ok(Accesses {
             list,
             sessions: self.sessions.len() as u32,
             keys: self.keys,
             order: self.order,
-            coverage: self.coverage,
+            coverage,
             silent,
             others: self.others,
         })

@@ -108,7 +108,7 @@ impl Incremental for Online {
 
     fn finish(self: Box<Self>) -> Findings {
         let mut findings = self.ordered.findings;
-        findings.coverage.ops = self.reader.coverage.ops;
+        self.reader.tally.tell(&mut findings.coverage);
         if self.ordered.seen.is_empty() {
             findings.undecided(no_versions());
         }
