@@ -1,5 +1,7 @@
 //! The dead man's switch and the built-in proxy are different processes: what is left of a fault when the run hangs, or is killed?
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

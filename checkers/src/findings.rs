@@ -94,6 +94,9 @@ pub struct Table {
     pub rows: Vec<Vec<Fact>>,
 }
 
+/// Facts and latencies, by name.
+pub(crate) type Told = (Vec<(String, Fact)>, Vec<(String, Latencies)>);
+
 /// All that one checker found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
@@ -165,7 +168,7 @@ impl Findings {
     }
 
     /// What describes, with the durations behind it.
-    pub(crate) fn take_facts(&mut self) -> (Vec<(String, Fact)>, Vec<(String, Latencies)>) {
+    pub(crate) fn take_facts(&mut self) -> Told {
         (std::mem::take(&mut self.facts), std::mem::take(&mut self.durations))
     }
 

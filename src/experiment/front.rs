@@ -71,11 +71,14 @@ fn complaint(line: usize, what: impl Into<String>) -> Complaint {
     Complaint { line, what: what.into() }
 }
 
+/// Names and values of a map, in the order of the file.
+pub type Entries = Vec<(String, Node)>;
+
 /// The front matter's tree, and the text after it.
 ///
 /// # Errors
 /// No front matter, or YAML that does not parse, with the line.
-pub fn split(text: &str) -> Result<(Vec<(String, Node)>, &str), Complaint> {
+pub fn split(text: &str) -> Result<(Entries, &str), Complaint> {
     if text.len() > MAX_BYTES {
         return Err(complaint(1, format!("a scenario has at most {MAX_BYTES} bytes, this one {}", text.len())));
     }
@@ -105,7 +108,7 @@ pub(super) fn documents(yaml: &str) -> Result<Vec<Node>, Complaint> {
 }
 
 /// The tree of a YAML text that follows a line of `---`.
-fn tree(yaml: &str) -> Result<Vec<(String, Node)>, Complaint> {
+fn tree(yaml: &str) -> Result<Entries, Complaint> {
     let Some(first) = documents(yaml)?.into_iter().next() else { return Ok(Vec::new()) };
     match first.datum {
         Datum::Map(entries) => Ok(entries),

@@ -76,7 +76,7 @@ pub fn of_scenarios(scenarios: &[Verdict], blocked: bool) -> Session {
 
 /// The scenarios that a person should look at, the first first: failures with a reproducer, those without, then the other ones that did
 /// not pass, the worst first.
-pub fn concerns<'a, T>(scenarios: &'a [(T, Verdict)]) -> Vec<&'a (T, Verdict)> {
+pub fn concerns<T>(scenarios: &[(T, Verdict)]) -> Vec<&(T, Verdict)> {
     let mut out: Vec<_> = scenarios.iter().filter(|(_, v)| !v.is_pass()).collect();
     out.sort_by_key(|(_, v)| std::cmp::Reverse(v.rank()));
     out

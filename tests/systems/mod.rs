@@ -240,7 +240,8 @@ impl Place {
                 return child;
             }
         }
-        panic!("it ended before it was {stage}");
+        let status = child.wait().unwrap();
+        panic!("it ended with {status} before it was {stage}");
     }
 }
 
