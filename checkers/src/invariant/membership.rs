@@ -271,9 +271,7 @@ fn names_in(op: &OpRef<'_>, value: ValueRef<'_>) -> Option<Vec<String>> {
         return Some(list.iter().map(|one| bare(&atoms::written(op, one)).to_string()).collect());
     }
     match atoms::tree(op, value) {
-        Value::Vector(all) | Value::Set(all) => {
-            Some(all.iter().map(|one| bare(&one.to_edn()).to_string()).collect())
-        }
+        Value::Vector(all) | Value::Set(all) => Some(all.iter().map(|one| bare(&one.to_edn()).to_string()).collect()),
         _ => None,
     }
 }
