@@ -94,16 +94,16 @@ pub struct Table {
     pub rows: Vec<Vec<Fact>>,
 }
 
-/// Facts and latencies, by name.
-pub(crate) type Told = (Vec<(String, Fact)>, Vec<(String, Latencies)>);
+/// Under names, in the order in which they were told.
+type Named<T> = Vec<(String, T)>;
 
 /// All that one checker found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
     kinds: BTreeMap<&'static str, Kind>,
-    facts: Vec<(String, Fact)>,
+    facts: Named<Fact>,
     /// Behind facts of these names that are quantiles: what they are the quantiles of.
-    durations: Vec<(String, Latencies)>,
+    durations: Named<Latencies>,
     /// What this rests on.
     pub coverage: Coverage,
     undecided: Option<Why>,
@@ -168,7 +168,7 @@ impl Findings {
     }
 
     /// What describes, with the durations behind it.
-    pub(crate) fn take_facts(&mut self) -> Told {
+    pub(crate) fn take_facts(&mut self) -> (Named<Fact>, Named<Latencies>) {
         (std::mem::take(&mut self.facts), std::mem::take(&mut self.durations))
     }
 

@@ -14,8 +14,8 @@ use elench_formats::history::OpRef;
 use elench_formats::text::TextPool;
 use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use hashbrown::{HashMap, HashTable};
 
 /// The first id of an element that is no integer near the base.
 pub(crate) const FIRST_OTHER: u32 = 1 << 31;
@@ -196,6 +196,29 @@ impl Elements {
 
 fn is_collection(text: &str) -> bool {
     text.starts_with('[') || text.starts_with("#{")
+}
+
+/// Of each element, how many attempts to add it have begun and not ended.
+#[derive(Debug, Default)]
+pub(crate) struct Open(HashMap<u32, u32, FixedState>);
+
+impl Open {
+    pub(crate) fn begins(&mut self, id: u32) {
+        *self.0.entry(id).or_default() += 1;
+    }
+
+    pub(crate) fn ends(&mut self, id: u32) {
+        if let Some(n) = self.0.get_mut(&id) {
+            *n -= 1;
+            if *n == 0 {
+                self.0.remove(&id);
+            }
+        }
+    }
+
+    pub(crate) fn contains(&self, id: u32) -> bool {
+        self.0.contains_key(&id)
+    }
 }
 
 /// What is known of each element, by id. Elements never touched have the default.

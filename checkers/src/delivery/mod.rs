@@ -13,6 +13,11 @@
 //!
 //! Elements are small integers ([`elements`]): an integer near the others is its own id, so that a read of consecutive elements is a
 //! range, and sets of them are roaring bitmaps.
+//!
+//! Measured, in processor time an operation and peak memory an element (one thread, 10^6 operations, `benches/results/checkers.tsv`):
+//! `set` 80 ns and 33 bytes, `set-full` 120 and 46, `no-lost-ack` 150 and 46, `prefix` 170 and 38, with ten elements read an operation;
+//! `total-queue` 70 and 78, `queue --fifo` 90 and 167, `exactly-once` 260 and 183; `unique-ids` 300 and 49, of which most is one miss of the
+//! cache in a table of spread ids; `set-full` of a thousand keys 330 and 8.
 
 mod ack;
 mod broadcast;

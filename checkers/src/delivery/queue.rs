@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use elench_formats::History;
 use elench_formats::history::{OpRef, Status as Ended};
 
-use super::elements::{ById, Elements};
+use super::elements::{ById, Elements, Open};
 use super::reads::elements_of;
 use super::set::{NONE, refuse_without_order};
 use super::words::{Guarantee, Role, Roles};
@@ -92,7 +92,7 @@ pub struct Queues {
     /// Messages that crashed clients may have taken. Did one drain without saying what?
     maybe_taken: u64,
     silent_drain: bool,
-    open: HashMap<u32, u32>,
+    open: Open,
     violated: Option<&'static str>,
 }
 
@@ -114,7 +114,7 @@ impl Queues {
             drains: false,
             maybe_taken: 0,
             silent_drain: false,
-            open: HashMap::new(),
+            open: Open::default(),
             violated: None,
         }
     }
@@ -186,7 +186,7 @@ impl Queues {
             (flow.out_at, flow.out_op) = (at, op.index());
         }
         flow.out_last = op.index();
-        if flow.tries == 0 && !self.open.contains_key(&id) {
+        if flow.tries == 0 && !self.open.contains(id) {
             let failed = self.failed.contains_key(&id);
             self.violated = Some(if failed { "aborted-effect" } else { "unexpected" });
         }
@@ -407,7 +407,7 @@ impl Incremental for Queues {
         if self.roles.of(op) == Role::Add
             && let Some(id) = self.elements.value(op, op.input())
         {
-            *self.open.entry(id).or_default() += 1;
+            self.open.begins(id);
         }
     }
 
@@ -415,12 +415,8 @@ impl Incremental for Queues {
         self.take_in(op);
         if self.roles.of(op) == Role::Add
             && let Some(id) = self.elements.value(op, op.input())
-            && let Some(n) = self.open.get_mut(&id)
         {
-            *n -= 1;
-            if *n == 0 {
-                self.open.remove(&id);
-            }
+            self.open.ends(id);
         }
     }
 

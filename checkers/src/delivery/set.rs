@@ -17,7 +17,7 @@ use elench_formats::History;
 use elench_formats::history::{OpRef, Status as Ended};
 use roaring::RoaringBitmap;
 
-use super::elements::{ById, Elements};
+use super::elements::{ById, Elements, Open};
 use super::reads::{End, ReadAt, Seen, View, elements_of, in_event_order, shows};
 use super::words::{Role, Roles};
 use crate::findings::{Example, Fact, Findings, Incremental, Part, Weight, by_key, ended};
@@ -151,7 +151,7 @@ pub struct SetFull {
     doubled: RoaringBitmap,
     reads: [u64; 3],
     /// Of the incremental form: by element, attempts that have not ended.
-    open: HashMap<u32, u32>,
+    open: Open,
     violated: Option<&'static str>,
 }
 
@@ -168,7 +168,7 @@ impl SetFull {
             twice: Vec::new(),
             doubled: RoaringBitmap::new(),
             reads: [0; 3],
-            open: HashMap::new(),
+            open: Open::default(),
             violated: None,
         }
     }
@@ -232,7 +232,7 @@ impl SetFull {
             Asks::Last => self.last = Some((read, set)),
             Asks::Every { .. } => {
                 for id in self.view.shows(read, set) {
-                    if self.attempts.of(id).first == NONE && !self.open.contains_key(&id) {
+                    if self.attempts.of(id).first == NONE && !self.open.contains(id) {
                         let failed = self.attempts.failed(id).is_some();
                         self.violated = Some(if failed { "aborted-effect" } else { "unexpected" });
                     }
@@ -455,7 +455,7 @@ impl Incremental for SetFull {
         match self.roles.of(op) {
             Role::Add => {
                 if let Some(id) = self.elements.value(op, op.input()) {
-                    *self.open.entry(id).or_default() += 1;
+                    self.open.begins(id);
                 }
             }
             Role::Read => self.view.opens(op.index()),
@@ -470,12 +470,8 @@ impl Incremental for SetFull {
                 self.change(role, op);
                 if role == Role::Add
                     && let Some(id) = self.elements.value(op, op.input())
-                    && let Some(n) = self.open.get_mut(&id)
                 {
-                    *n -= 1;
-                    if *n == 0 {
-                        self.open.remove(&id);
-                    }
+                    self.open.ends(id);
                 }
             }
         }

@@ -1,4 +1,7 @@
 //! What is in a history? Counts and groups that describe it, and never alone make a verdict.
+//!
+//! Measured (one thread, 10^6 operations, `benches/results/checkers.tsv`): `latency` and `rate` 30 ns of processor time an operation, the others less
+//! than 10; a byte or two of peak memory an operation.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

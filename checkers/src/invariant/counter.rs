@@ -88,6 +88,12 @@ pub(super) fn does(means: Means, op: &OpRef<'_>) -> Does {
     }
 }
 
+/// An operation is none of a counter.
+pub(super) fn foreign(op: &OpRef<'_>) -> Why {
+    let (id, f) = (OpId(op.index()), op.f().unwrap_or("nil"));
+    Why::Other(format!("{id} ({f}) is neither an addition of a whole number nor a read"))
+}
+
 /// Sums of positive and of negative deltas.
 #[derive(Clone, Copy, Debug, Default)]
 struct Both {
@@ -352,12 +358,7 @@ impl State for Counter {
                 self.open_reads.insert(op.index(), Begun { acked: self.acked, acks: self.acks });
             }
             Does::Odd | Does::Other => {
-                let why = format!(
-                    "{} ({}) is neither an addition of a whole number nor a read",
-                    OpId(op.index()),
-                    op.f().unwrap_or("nil")
-                );
-                self.found.undecided(Why::Other(why));
+                self.found.undecided(foreign(op));
             }
         }
     }

@@ -19,7 +19,7 @@ use elench_formats::history::{OpRef, Status as Ended};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::counter::{Does, Means, does, names};
+use super::counter::{Does, Means, does, foreign, names};
 use super::sums::Sums;
 use super::{Online, State, acknowledged, check, is_final};
 use crate::findings::{Example, Fact, Findings, Incremental};
@@ -180,12 +180,7 @@ impl Replicated {
 impl State for Replicated {
     fn invoked(&mut self, op: &OpRef<'_>) {
         if matches!(does(self.names.of(op), op), Does::Odd | Does::Other) {
-            let why = format!(
-                "{} ({}) is neither an addition of a whole number nor a read",
-                OpId(op.index()),
-                op.f().unwrap_or("nil")
-            );
-            self.found.undecided(Why::Other(why));
+            self.found.undecided(foreign(op));
         }
     }
 

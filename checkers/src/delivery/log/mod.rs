@@ -44,6 +44,8 @@
 //! Source: the Kafka workload of the Jepsen library (K. Kingsbury, analyses of Redpanda 21.10.1, 2022, and Bufstream 0.1.0, 2024), whose
 //! rules these are. It leaves out rw edges, builds a vector up to the highest offset, and counts a message that was polled but never
 //! acknowledged as unseen; this one does none of these.
+//!
+//! Measured (one thread, 10^6 operations, `benches/results/checkers.tsv`): 450 ns of processor time and 156 bytes of peak memory an operation of one message.
 
 mod collect;
 mod cycles;

@@ -66,6 +66,13 @@ fn consumers_share_what_they_take() {
 }
 
 #[test]
+fn what_two_consumers_were_given_does_not_stand_for_what_nobody_was_given() {
+    let taken =
+        format!("{SENT} / invoke 5 poll / ok 5 poll 1 / invoke 6 poll / ok 6 poll 1 / invoke 6 poll / ok 6 poll 3");
+    assert_eq!(violated(&check(&taken, 1)), [("skip", 1)]);
+}
+
+#[test]
 fn a_log_is_never_accused_and_a_view_agrees_with_a_naive_reading() {
     let mut violations = 0;
     seeds(2000, |random| {
