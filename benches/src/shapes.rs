@@ -142,7 +142,7 @@ pub const SHAPES: &[Shape] = &[
             path.is_ok_and(|path| exactly_once(h, &path, Effects::Consumers, None, 3).is_valid())
         })],
     ),
-    shape("broadcast", true, 1, broadcasts, &[case("broadcast", |h| broadcast(h, 3).is_valid())]),
+    shape("broadcast", true, 1, broadcasts, &[case("broadcast", |h| broadcast(h, true, 3).is_valid())]),
     shape(
         "log",
         false,

@@ -249,11 +249,20 @@ impl Findings {
     pub(crate) fn of_key(mut self, key: KeyId, text: &str) -> Findings {
         self.kinds.values_mut().flat_map(|kind| &mut kind.examples).for_each(|e| e.key = Some(text.to_string()));
         self.coverage.keys = 1;
-        self.coverage.keys_decided = u64::from(self.undecided.is_none());
-        if let Some(why) = self.undecided.clone().filter(|why| *why != Why::NoEvidence) {
+        let silent = self.is_silent();
+        self.coverage.keys_silent = u64::from(silent);
+        self.coverage.keys_decided = u64::from(!silent && self.undecided.is_none());
+        if let Some(why) = self.undecided.clone().filter(|_| !silent) {
             self.coverage.undecided.push(Undecided { key: Some(key), why, known: String::new() });
         }
         self
+    }
+
+    /// Does it hold nothing of the kind judged, so that it says nothing about a history of which it is a part? A part that consumed
+    /// acknowledged operations and yet cannot judge them is undecided instead.
+    fn is_silent(&self) -> bool {
+        let vain = self.undecided.as_ref().is_none_or(|why| *why == Why::NoEvidence);
+        vain && self.coverage.with_status(Status::Ok) == 0 && !self.is_invalid()
     }
 
     /// As what was found in a history without keys.
@@ -270,8 +279,9 @@ impl Findings {
     }
 
     /// Takes in what was found in another part of the same history. The facts of a part are its own and are dropped; a part
-    /// without evidence leaves the whole as it is.
+    /// that consumed no acknowledged operation leaves the whole as it is.
     pub fn merge(&mut self, part: Findings) {
+        let silent = part.is_silent();
         for (name, more) in part.kinds {
             let kind =
                 self.kinds.entry(name).or_insert_with(|| Kind { weight: more.weight, count: 0, examples: vec![] });
@@ -281,7 +291,7 @@ impl Findings {
             kind.examples.extend(more.examples.into_iter().take(room));
         }
         self.coverage.add(part.coverage);
-        if let Some(why) = part.undecided.filter(|why| *why != Why::NoEvidence) {
+        if let Some(why) = part.undecided.filter(|_| !silent) {
             self.undecided(why);
         }
     }

@@ -97,6 +97,8 @@ pub struct Coverage {
     pub keys: u64,
     /// Keys decided either way.
     pub keys_decided: u64,
+    /// Keys that hold no acknowledged operation of the kind judged, and so say nothing.
+    pub keys_silent: u64,
     /// Keys given up.
     pub undecided: Vec<Undecided>,
     /// How many keys, or independent parts of them, were put to which way of deciding, where there is more than one.
@@ -132,6 +134,7 @@ impl Coverage {
         }
         self.keys += other.keys;
         self.keys_decided += other.keys_decided;
+        self.keys_silent += other.keys_silent;
         self.undecided.extend(other.undecided);
         for (method, n) in other.methods {
             self.decided_by(method, n);
@@ -234,7 +237,7 @@ impl Outcome {
         if let Some(first) = coverage.undecided.first() {
             return Outcome { answer: Answer::Unknown(first.why.clone()), coverage };
         }
-        if coverage.keys_decided < coverage.keys {
+        if coverage.keys_decided + coverage.keys_silent < coverage.keys {
             return Outcome { answer: Answer::Unknown(Why::Other("not every key was decided".into())), coverage };
         }
         if coverage.with_status(Status::Ok) == 0 {
@@ -285,17 +288,19 @@ impl Outcome {
         (self.answer, self.coverage)
     }
 
-    /// Answers about disjoint parts of one history as one: invalid beats unknown beats valid. A part without evidence
-    /// (a key whose only operation never completed) does not make the whole unknown while another has some; no parts at all
-    /// are no evidence.
+    /// Answers about disjoint parts of one history as one: invalid beats unknown beats valid. A part that consumed no
+    /// completed operation (a key whose only one never completed) does not make the whole unknown while another has some; one
+    /// that consumed some and is without evidence does. No parts at all are no evidence.
     pub fn merge(parts: impl IntoIterator<Item = Outcome>) -> Outcome {
         let mut coverage = Coverage::default();
         let (mut violations, mut orders, mut unknown) = (Vec::new(), Vec::new(), None);
         for part in parts {
+            let silent = part.coverage.with_status(Status::Ok) == 0;
             coverage.add(part.coverage);
             match part.answer {
                 Answer::Valid(Some(Certificate::Orders(more))) => orders.extend(more),
-                Answer::Valid(_) | Answer::Unknown(Why::NoEvidence) => {}
+                Answer::Valid(_) => {}
+                Answer::Unknown(Why::NoEvidence) if silent => {}
                 Answer::Invalid(more) => violations.extend(more),
                 Answer::Unknown(why) => unknown = unknown.or(Some(why)),
             }
@@ -363,5 +368,13 @@ mod tests {
     fn a_key_without_evidence_does_not_hide_the_others() {
         let empty = Outcome::valid(Coverage { keys: 1, keys_decided: 1, ..Coverage::default() }, None);
         assert!(Outcome::merge([empty, Outcome::valid(seen(1), None)]).is_valid());
+    }
+
+    #[test]
+    fn a_key_with_operations_but_without_evidence_makes_the_whole_unknown() {
+        let vain = || Outcome::unknown(seen(1), Why::NoEvidence);
+        for parts in [vec![vain(), vain()], vec![vain(), Outcome::valid(seen(1), None)]] {
+            assert_eq!(*Outcome::merge(parts).answer(), Answer::Unknown(Why::NoEvidence));
+        }
     }
 }

@@ -46,8 +46,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Checks each key of a history by itself, in parallel, and merges. A history without keys is one part. A key without evidence
-/// does not make the others unknown. Memory: what was found, not a key at a time but merged as it comes.
+/// Checks each key of a history by itself, in parallel, and merges. A history without keys is one part. A key that holds no
+/// acknowledged operation of the kind judged does not make the others unknown; one that holds some and not enough to judge does. Memory: what was found, not a key at a time but merged as it comes.
 pub fn by_key(history: &History, examples: usize, check: impl Fn(Part<'_>) -> Findings + Sync) -> Findings {
     let index = history.key_index();
     if index.is_empty() {
@@ -198,7 +198,7 @@ mod tests {
         let found = by_key(&h, 3, |part| {
             let mut findings = Findings::new(3);
             for op in part.ops() {
-                findings.coverage.count("op", ended(&op), 1);
+                findings.coverage.count("add", ended(&op), u64::from(op.f() == Some("add")));
                 if op.f() == Some("add") && ended(&op) == Status::Ok {
                     findings.note("added", || Example::new([OpId(op.index())], "added"));
                 }
@@ -208,8 +208,39 @@ mod tests {
             }
             findings
         });
-        assert_eq!(found.coverage.keys, 2, "{found:?}");
-        assert!(found.is_valid(), "{found:?}");
+        let coverage = &found.coverage;
+        assert_eq!((coverage.keys, coverage.keys_decided, coverage.keys_silent), (2, 1, 1), "{found:?}");
+        assert!(found.is_valid() && found.outcome().is_valid(), "{found:?}");
+    }
+
+    #[test]
+    fn a_key_that_holds_operations_but_no_evidence_makes_the_whole_unknown() {
+        let unread = "invoke 0 add [:x 1] / ok 0 / invoke 0 read [:x nil] / info 0";
+        let unread_too = "invoke 1 add [:y 1] / ok 1 / invoke 1 read [:y nil] / info 1";
+        let read = "invoke 1 add [:y 1] / ok 1 / invoke 1 read [:y nil] / ok 1 read [:y [1]]";
+        for (text, decided) in [
+            (unread.to_string(), 0),
+            (format!("{unread} / {unread_too}"), 0),
+            (format!("{unread} / {read}"), 1),
+            (format!("{read} / {unread}"), 1),
+        ] {
+            let found = by_key(&keyed(&text), 3, |part| {
+                let mut findings = Findings::new(3);
+                let mut judged = 0;
+                for op in part.ops() {
+                    findings.coverage.count(op.f().unwrap(), ended(&op), 1);
+                    judged += u64::from(op.f() == Some("read") && ended(&op) == Status::Ok);
+                }
+                if judged == 0 {
+                    findings.undecided(Why::NoEvidence);
+                }
+                findings
+            });
+            assert!(!found.is_invalid());
+            assert_eq!(found.why(), Some(Why::NoEvidence), "{text}: {found:?}");
+            assert_eq!(found.coverage.keys_decided, decided, "{text}");
+            assert_eq!(found.coverage.undecided.len() as u64, found.coverage.keys - decided, "{text}");
+        }
     }
 
     #[test]

@@ -171,7 +171,7 @@ pub const ENTRIES: &[Entry] = &[
             "elench check --checker broadcast history.edn",
         ),
         workloads: &["broadcast"],
-        run: |run| Ok(broadcast(run.history, run.examples)),
+        run: |run| Ok(broadcast(run.history, run.named, run.examples)),
     },
     Entry {
         info: judges(

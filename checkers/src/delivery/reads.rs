@@ -10,6 +10,7 @@
 //! the last sight of it had ended misses it. Memory: 12 bytes an element, and a bitmap each read that waits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use elench_formats::Value;
 use elench_formats::columns::{ListRef, Scalar, ValueRef};
@@ -193,9 +194,12 @@ pub(crate) struct View {
     in_order: Vec<u32>,
     sights: ById<Sight>,
     ever: RoaringBitmap,
-    now: RoaringBitmap,
+    now: Arc<RoaringBitmap>,
     open: BTreeSet<u64>,
-    waiting: BTreeMap<u64, (u32, RoaringBitmap)>,
+    waiting: BTreeMap<u64, (u32, Arc<RoaringBitmap>)>,
+    /// Where the last read by invocation began, and the reads that had not ended by then: where they end, and what they show.
+    began: u64,
+    beside: Vec<(u64, Arc<RoaringBitmap>)>,
     by_completion: bool,
 }
 
@@ -206,9 +210,11 @@ impl Default for View {
             in_order: Vec::new(),
             sights: ById::new(Sight { first: NEVER, since: NEVER, last: NEVER }),
             ever: RoaringBitmap::new(),
-            now: RoaringBitmap::new(),
+            now: Arc::default(),
             open: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            began: 0,
+            beside: Vec::new(),
             by_completion: false,
         }
     }
@@ -240,10 +246,14 @@ impl View {
             self.sights.at(id).first = number;
         }
         self.ever |= &new;
+        let set = Arc::new(set);
         if self.by_completion {
             self.take(number, set);
             return new;
         }
+        self.began = self.began.max(read.invoke);
+        self.beside.push((read.complete, set.clone()));
+        self.beside.retain(|(complete, _)| *complete > self.began);
         self.open.remove(&read.invoke);
         self.waiting.insert(read.invoke, (number, set));
         self.release();
@@ -261,13 +271,13 @@ impl View {
         }
     }
 
-    fn take(&mut self, number: u32, set: RoaringBitmap) {
+    fn take(&mut self, number: u32, set: Arc<RoaringBitmap>) {
         let ordinal = self.in_order.len() as u32;
         self.in_order.push(number);
-        for id in &self.now - &set {
+        for id in &*self.now - &*set {
             self.sights.at(id).last = ordinal - 1;
         }
-        for id in &set - &self.now {
+        for id in &*set - &*self.now {
             self.sights.at(id).since = ordinal;
         }
         self.now = set;
@@ -297,6 +307,12 @@ impl View {
     /// Does the last read show it?
     pub(crate) fn shown_at_last(&self, id: u32) -> bool {
         self.now.contains(id)
+    }
+
+    /// Does the last read show it, by invocation, or one that overlaps that, so that it may have come after? What none of these shows
+    /// was gone when every read that had shown it was over. O(reads that overlap the last).
+    pub(crate) fn shown_at_end(&self, id: u32) -> bool {
+        self.shown_at_last(id) || self.beside.iter().any(|(_, set)| set.contains(id))
     }
 
     /// The last read, by invocation.

@@ -1,12 +1,14 @@
 //! Does a set keep what was added to it? `set` asks the last read, `set-full` asks every read.
 //!
 //! `set-full` tells of each element what became of it, as Jepsen's checker of that name does: with reads in the order of their
-//! invocations, an element is *stable* when the last one shows it, *lost* when it was known (acknowledged, or seen by a read that
-//! had ended) before that last read began and is absent from it, else *never-read*. A stable one is *stale* when some read that
+//! invocations, an element is *stable* when the last one shows it, or one that overlaps the last; *lost* when it was known
+//! (acknowledged, or seen by a read that had ended) before that last read began and is absent from it; else *never-read*. Jepsen's
+//! calls lost also what an overlapping read shows: with right nobody can, for that read may have come after. A stable one is *stale* when some read that
 //! began after it was known missed it, and its latency is the time from then on to the last such read. A stale element breaks no
 //! promise of a set that is eventually consistent; it does of a linearizable one.
 //!
-//! What an element that somebody may have removed is at the end, nobody promised. Elements that one read holds twice are duplicated:
+//! What an element that somebody may have removed is at the end, nobody promised; and as `set-full` is about sets that only grow,
+//! it decides nothing where something may have been taken away. Elements that one read holds twice are duplicated:
 //! that is no set.
 //!
 //! One pass over the adds; a read costs what it holds ([`super::reads`]). Memory: 36 bytes an element, 48 a read.
@@ -148,6 +150,8 @@ pub struct SetFull {
     last: Option<(ReadAt, RoaringBitmap)>,
     /// Elements that a read held twice, with the first such read.
     twice: Vec<(u32, ReadAt)>,
+    /// The first operation that may have taken something away.
+    shrinks: Option<(u64, String)>,
     doubled: RoaringBitmap,
     reads: [u64; 3],
     /// Of the incremental form: by element, attempts that have not ended.
@@ -166,6 +170,7 @@ impl SetFull {
             view: View::default(),
             last: None,
             twice: Vec::new(),
+            shrinks: None,
             doubled: RoaringBitmap::new(),
             reads: [0; 3],
             open: Open::default(),
@@ -192,7 +197,9 @@ impl SetFull {
                     self.attempts.add(id, op);
                 }
             }
+            Role::Drain if op.status() != Ended::Fail => note_shrinking(&mut self.shrinks, op),
             Role::Remove | Role::Take if op.status() != Ended::Fail => {
+                note_shrinking(&mut self.shrinks, op);
                 let value = if role == Role::Remove { op.input() } else { op.output() };
                 if let Some(id) = self.elements.value(op, value) {
                     self.attempts.remove(id);
@@ -311,13 +318,14 @@ impl SetFull {
             let (known, known_time) = known(&attempt, view.first_sight(id));
             let missed = view.last_miss(id).filter(|miss| miss.invoke > known);
             let judged = !self.attempts.is_removed(id);
-            if view.shown_at_last(id) {
+            if view.shown_at_end(id) {
                 stable += 1;
                 if attempt.ack == NONE {
                     findings.note("recovered", || {
                         let op = self.attempts.op(id);
-                        let text = format!("{}: op {op} never heard, and op {} shows it", name(id), last.invoke);
-                        Example::new([OpId(op), OpId(last.invoke)], text)
+                        let sight = view.last_sight(id).unwrap_or(last).invoke;
+                        let text = format!("{}: op {op} never heard, and op {sight} shows it", name(id));
+                        Example::new([OpId(op), OpId(sight)], text)
                     });
                 }
                 let miss = missed.filter(|_| judged);
@@ -349,6 +357,9 @@ impl SetFull {
         }
         for (what, latencies) in [("latency to stability", late), ("latency to loss", gone)] {
             findings.durations(what, &latencies);
+        }
+        if let Some(first) = &self.shrinks {
+            findings.undecided(may_shrink(first));
         }
         if stable == 0 {
             findings.undecided(Why::Other(
@@ -398,6 +409,18 @@ impl SetFull {
             None => (vec![OpId(op)], format!("added by op {op}, which was acknowledged")),
         }
     }
+}
+
+/// Keeps the first operation, by invocation, that may have taken something away.
+pub(crate) fn note_shrinking(first: &mut Option<(u64, String)>, op: &OpRef<'_>) {
+    if first.as_ref().is_none_or(|(known, _)| op.index() < *known) {
+        *first = Some((op.index(), op.f().unwrap_or("nil").to_string()));
+    }
+}
+
+/// Why nothing is decided where something may have been taken away.
+pub(crate) fn may_shrink((op, f): &(u64, String)) -> Why {
+    Why::Other(format!("op {op} ({f}) may have taken elements away, and the checker judges only what grows"))
 }
 
 fn unread(op: u64, name: &str) -> Example {

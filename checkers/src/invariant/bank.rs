@@ -384,7 +384,8 @@ impl State for Bank {
         let reads = |((f, status), n): (&(String, Status), &u64)| {
             if *status == Status::Ok && READS.contains(&f.replace('_', "-").as_str()) { *n } else { 0 }
         };
-        if self.found.coverage.ops.iter().map(reads).sum::<u64>() == 0 {
+        let no_account_read = self.accounts.iter().all(|account| account.reads.is_none());
+        if no_account_read || self.found.coverage.ops.iter().map(reads).sum::<u64>() == 0 {
             self.found.undecided(Why::NoEvidence);
         }
         if let Some((total, from)) = self.expected() {
@@ -497,6 +498,14 @@ mod tests {
     fn found(text: &str, rules: &Rules) -> Findings {
         let h = notation(text).unwrap();
         both(&h, bank(&h, rules, 8), online(rules, 8))
+    }
+
+    #[test]
+    fn a_read_of_no_account_proves_nothing() {
+        for text in ["invoke 0 read / ok 0 read {}", "invoke 0 read / ok 0 read []"] {
+            let found = found(text, &Rules::default());
+            assert!(!found.is_valid() && !found.is_invalid(), "{text}: {found:?}");
+        }
     }
 
     fn kinds(found: &Findings) -> Vec<(&'static str, u64)> {

