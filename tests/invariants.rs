@@ -209,6 +209,20 @@ fn the_checker_of_the_workload_runs_unasked_and_linearizability_only_when_asked_
 }
 
 #[test]
+fn inserts_of_pairs_are_judged_though_nothing_shows_whether_they_are_keyed() {
+    let jepsen = |second: &str| {
+        let op =
+            |process, kind, value: &str| format!("{{:process {process}, :type {kind}, :f :insert, :value {value}}}\n");
+        let (first, second) = ("[1 [1 nil]]", format!("[{second} [nil 2]]"));
+        let text = op(0, ":invoke", first) + &op(0, ":ok", first) + &op(1, ":invoke", &second) + &op(1, ":ok", &second);
+        run(&open_bytes(text.as_bytes(), &OpenOptions::default()).unwrap(), "adya-g2", |_| {})
+    };
+    let (wrong, right) = (jepsen("1"), jepsen("2"));
+    assert_eq!((wrong.valid, kinds(&wrong)), (Valid::No, vec![("G2", 1)]));
+    assert_eq!(right.valid, Valid::Yes, "{:?}", right.why);
+}
+
+#[test]
 fn a_history_without_real_time_is_refused_where_it_matters() {
     use elench_formats::build::BuildOptions;
     use elench_formats::notation::history_with;

@@ -23,6 +23,7 @@ use roaring::RoaringBitmap;
 
 use super::dump::Dump;
 use super::elements::Elements;
+use super::micro::refuse_micro_operations;
 use super::queue::{QueueOptions, total_queue};
 use super::reads::{End, ReadAt, Seen, View, elements_of, in_event_order, of_tree, shows};
 use super::set::{Attempts, NONE, refuse_without_order, tell_foreign};
@@ -34,7 +35,9 @@ use crate::outcome::{OpId, Why};
 ///
 /// Violations: `lost`, `aborted-effect`, `unexpected`. Noted: `recovered`, `late`, `unread`, `duplicated`, `not-everywhere`.
 pub fn no_lost_ack(history: &History, dumps: &[Dump], examples: usize) -> Findings {
-    if let Some(refused) = refuse_without_order(history, examples) {
+    if let Some(refused) =
+        refuse_without_order(history, examples).or_else(|| refuse_micro_operations(history, examples))
+    {
         return refused;
     }
     let mut roles = Roles::default();

@@ -25,6 +25,7 @@ mod dump;
 pub(crate) mod elements;
 mod ids;
 pub mod log;
+mod micro;
 mod once;
 mod prefix;
 mod queue;

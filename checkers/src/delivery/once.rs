@@ -5,8 +5,11 @@
 //! `duplicate-effect`, none of an acknowledged one a `lost-effect`; two different payloads that were both accepted under one key, by
 //! acknowledgement or by effect, a `conflicting-effect`; an effect of a key whose attempts all failed an `aborted-effect`.
 //!
-//! Exactly-once holds when no effect is doubled or lost, at-least-once when none is lost, at-most-once when none is doubled; all
+//! Exactly-once holds when nothing of these was found, at-least-once when none is lost, at-most-once when none is doubled; all
 //! three are told, and the one that is demanded makes the verdict.
+//!
+//! An effect that bears no business key may be that of any request: as many requests as there are such effects are not lost but
+//! undecided. Where no effect bears the key of a request, though there are effects, none is lost: the oracle does not see keys.
 //!
 //! A key that no two attempts share says nothing about trying again: of an operation's own id, or a key made for each attempt, every
 //! system keeps each once. Then nothing passes (`oracle-too-weak`); what is doubled or lost even so is told.
@@ -14,7 +17,7 @@
 //! Keys and payloads are texts: O(n) hashes. Memory: about 80 bytes a key, and its text. The question is about the end: what
 //! is missing may still come, and a dump is of the end, so that there is no incremental form.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
 
 use elench_formats::columns::ValueRef;
@@ -24,6 +27,7 @@ use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 
 use super::dump::Dump;
+use super::micro::refuse_micro_operations;
 use super::reads::shows;
 use super::set::{NONE, refuse_without_order};
 use super::words::{Guarantee, Role, Roles};
@@ -307,12 +311,14 @@ impl Requests<'_> {
     /// A record that a consumer was given.
     fn given(&mut self, op: &OpRef<'_>, text: &str) {
         let mut key = String::new();
-        let own = !matches!(self.path.source, Source::Input) && self.path.of_op(self.history, op, &mut key);
-        if own {
+        let beside = !matches!(self.path.source, Source::Input);
+        if beside && self.path.of_op(self.history, op, &mut key) {
             return self.effect(&key, &[text], op.index());
         }
         match elements_text(text) {
             Some(record) => self.record(&record, op.index()),
+            // The key stands beside the payload, and this is a payload.
+            None if beside => self.effects_without_key += 1,
             None => self.effect(text, &[text], op.index()),
         }
     }
@@ -344,7 +350,9 @@ pub fn exactly_once(
     guarantee: Option<Guarantee>,
     examples: usize,
 ) -> Findings {
-    if let Some(refused) = refuse_without_order(history, examples) {
+    if let Some(refused) =
+        refuse_without_order(history, examples).or_else(|| refuse_micro_operations(history, examples))
+    {
         return refused;
     }
     let mut requests = Requests {
@@ -531,11 +539,12 @@ impl Requests<'_> {
             return findings;
         };
         let demanded = guarantee.unwrap_or(Guarantee::ExactlyOnce);
-        let (doubled, lost, undecided) =
+        let Told { doubled, lost, undecided, mut broken } =
             self.tell_effects(&known, &looked, demanded, guarantee.is_some(), &mut findings);
-        self.tell_conflicts(&mut findings);
+        broken.extend(self.tell_conflicts(&mut findings));
         let weak = self.weakness(&known, retried);
-        for (name, broken) in [("exactly-once", doubled + lost), ("at-least-once", lost), ("at-most-once", doubled)] {
+        let broken = broken.len() as u64;
+        for (name, broken) in [("exactly-once", broken), ("at-least-once", lost), ("at-most-once", doubled)] {
             let open = weak.is_some() || (undecided > 0 && name != "at-most-once");
             let text = match (broken, open) {
                 (0, false) => "holds in this history".to_string(),
@@ -549,7 +558,7 @@ impl Requests<'_> {
         }
         if undecided > 0 {
             let why = format!(
-                "{undecided} acknowledged requests show no effect, and consumers that crashed may have had it; --delivery says what is promised"
+                "{undecided} acknowledged requests show no effect, and consumers that crashed (--delivery says what is promised) or effects without a business key may be it"
             );
             findings.undecided(Why::Other(why));
         }
@@ -567,11 +576,14 @@ impl Requests<'_> {
                 if own { "the business key is the operation's own id" } else { "no two attempts share a business key" };
             return Some(format!("oracle-too-weak: {what}, so that nothing is shown of trying again"));
         }
-        (self.effects == 0 && self.effects_without_key > 0)
-            .then(|| "oracle-too-weak: no effect bears a business key".to_string())
+        self.is_blind(known).then(|| "oracle-too-weak: no effect bears the business key of a request".to_string())
     }
 
-    /// How many requests have too many effects, too few, and perhaps too few.
+    /// Are there effects, and is none that of a request?
+    fn is_blind(&self, known: &[(u32, Request)]) -> bool {
+        self.effects + self.effects_without_key > 0 && known.iter().all(|(_, request)| request.effects == 0)
+    }
+
     fn tell_effects(
         &self,
         known: &[(u32, Request)],
@@ -579,7 +591,7 @@ impl Requests<'_> {
         demanded: Guarantee,
         strict: bool,
         findings: &mut Findings,
-    ) -> (u64, u64, u64) {
+    ) -> Told {
         let weigh = |allowed: bool| if allowed { Weight::Note } else { Weight::Violation };
         let key = |id: u32| self.keys.get(id);
         let ops =
@@ -590,16 +602,18 @@ impl Requests<'_> {
             ops.dedup();
             ops
         };
-        let (mut doubled, mut missing) = (0, Vec::new());
+        let (mut doubled, mut missing, mut broken) = (0, Vec::new(), BTreeSet::new());
         for (id, r) in known {
             if r.effects > 1 {
                 doubled += 1;
+                broken.insert(*id);
                 findings.add("duplicate-effect", weigh(demanded.may_repeat()), || {
                     let text = format!("key {} has {} effects, of attempts {}", key(*id), r.effects, attempts(r));
                     Example::new(distinct(r), text)
                 });
             }
             if r.effects > 0 && r.failed == r.attempts {
+                broken.insert(*id);
                 findings.violation("aborted-effect", || {
                     Example::new(
                         distinct(r),
@@ -626,7 +640,9 @@ impl Requests<'_> {
             }
         }
         let n = missing.len() as u64;
-        let excused = !strict && looked.maybe.is_none_or(|maybe| n <= maybe);
+        let crashed = if strict { Some(0) } else { looked.maybe };
+        let excused =
+            self.is_blind(known) || crashed.is_none_or(|crashed| n <= crashed.saturating_add(self.effects_without_key));
         for (id, r) in &missing {
             let (kind, allowed) = if excused { ("missing-effect", true) } else { ("lost-effect", demanded.may_lose()) };
             findings.add(kind, weigh(allowed), || {
@@ -636,10 +652,16 @@ impl Requests<'_> {
                 )
             });
         }
-        if excused { (doubled, 0, n) } else { (doubled, n, 0) }
+        let (lost, undecided) = if excused { (0, n) } else { (n, 0) };
+        if !excused {
+            broken.extend(missing.iter().map(|(id, _)| *id));
+        }
+        Told { doubled, lost, undecided, broken }
     }
 
-    fn tell_conflicts(&self, findings: &mut Findings) {
+    /// Tells of keys with conflicting payloads, and returns them.
+    fn tell_conflicts(&self, findings: &mut Findings) -> Vec<u32> {
+        let mut conflicting = Vec::new();
         let mut ids: Vec<u32> = self.payloads.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
@@ -651,6 +673,7 @@ impl Requests<'_> {
                 (false, true) => (effective, "took effect"),
                 _ => continue,
             };
+            conflicting.push(id);
             findings.violation("conflicting-effect", || {
                 let named: Vec<String> = ops.iter().map(|op| format!("op {op}")).collect();
                 let text = format!(
@@ -661,7 +684,16 @@ impl Requests<'_> {
                 Example::new(ops.iter().map(|&op| OpId(op)), text)
             });
         }
+        conflicting
     }
+}
+
+/// How many requests have too many effects, too few, and perhaps too few; and those that took effect otherwise than once.
+struct Told {
+    doubled: u64,
+    lost: u64,
+    undecided: u64,
+    broken: BTreeSet<u32>,
 }
 
 fn attempts(request: &Request) -> String {

@@ -4,8 +4,9 @@
 //! consumer took, in its order. In a view an element is *reordered* when it follows one of the same producer whose number is greater
 //! by the window or more (a window of one allows no reordering; of n, that n are in flight at once), *inserted* when nobody produced
 //! it, and *skipped* when it was acknowledged and a view shows one whose number is greater by the window or more. What consumers
-//! take they share, so that an element is skipped only when none of them was given it. An element that comes twice is noted, and
-//! its first place counts. An element that was attempted twice has no place in an order and is not judged.
+//! take they share, so that an element is skipped only when none of them was given it. An element that a list
+//! holds twice, though it was attempted once, is a *duplicate*; one that a consumer was given twice is merely noted, as delivering again is no
+//! question of order; the first place counts. What a view shows that was attempted only after it ended is *unexpected*. An element that was attempted twice has no place in an order and is not judged.
 //!
 //! Which attempts failed, and so how far apart two elements are, is known when they have ended: there is no incremental form.
 //!
@@ -21,10 +22,11 @@ use hashbrown::HashMap;
 use roaring::RoaringBitmap;
 
 use super::elements::{ById, Elements};
+use super::micro::refuse_micro_operations;
 use super::reads::elements_of;
 use super::set::refuse_without_order;
 use super::words::{Role, Roles};
-use crate::findings::{Example, Fact, Findings, Part, by_key};
+use crate::findings::{Example, Fact, Findings, Part, Weight, by_key};
 use crate::named::Tally;
 use crate::outcome::{OpId, Why};
 
@@ -55,9 +57,11 @@ struct Order {
 
 /// Does every view keep the order of every producer? `window`: how many of a producer's elements may be in flight at once.
 ///
-/// Violations: `reorder`, `skip`, `insert`, `aborted-effect`. Noted: `duplicate`.
+/// Violations: `reorder`, `skip`, `insert`, `aborted-effect`, `unexpected`, `duplicate`; noted: a `duplicate` of what a consumer takes.
 pub fn prefix(history: &History, window: u32, examples: usize) -> Findings {
-    if let Some(refused) = refuse_without_order(history, examples) {
+    if let Some(refused) =
+        refuse_without_order(history, examples).or_else(|| refuse_micro_operations(history, examples))
+    {
         return refused;
     }
     by_key(history, examples, |part: Part<'_>| one(part, window.max(1), examples))
@@ -100,7 +104,7 @@ fn one(part: Part<'_>, window: u32, examples: usize) -> Findings {
     }
     let (views, mut shared) = ((reads.len() + takes.len()) as u64, View::default());
     for op in &reads {
-        let mut view = View::default();
+        let mut view = View { is_read: true, ..View::default() };
         order.extend(&mut view, op, history);
         order.gaps(&view, history);
     }
@@ -125,6 +129,8 @@ fn one(part: Part<'_>, window: u32, examples: usize) -> Findings {
 /// What a consumer saw.
 #[derive(Default)]
 struct View {
+    /// Is it a list that a read returned?
+    is_read: bool,
     seen: RoaringBitmap,
     /// Producers and numbers.
     numbers: Vec<(u32, u32)>,
@@ -155,7 +161,7 @@ impl Order {
         self.elements.widen();
         let Some(id) = self.elements.value(op, op.input()) else { return };
         if op.status() == Ended::Fail {
-            self.failed.insert(id, op.index());
+            self.failed.entry(id).or_insert(op.index());
             return;
         }
         let place = self.places.at(id);
@@ -203,10 +209,30 @@ impl Order {
         let Order { elements, findings, producers, .. } = self;
         let by = op.index();
         let name = || elements.name(id, Some(history));
-        if !once && !view.seen.insert(id) {
-            return findings.note("duplicate", || Example::new([OpId(by)], format!("op {by} shows {} again", name())));
-        }
         let Place { producer, number } = self.places.get(id);
+        let produced = (producer != NOBODY).then(|| producers[producer as usize][number as usize]);
+        if !once && !view.seen.insert(id) {
+            let breaks = view.is_read && produced.is_some() && !self.again.contains(id);
+            return findings.add("duplicate", if breaks { Weight::Violation } else { Weight::Note }, || {
+                let first = produced.map(|(_, op, _)| OpId(op));
+                Example::new(first.into_iter().chain([OpId(by)]), format!("op {by} shows {} again", name()))
+            });
+        }
+        let ended = op.complete_index().unwrap_or(u64::MAX);
+        if let Some((_, begun, _)) = produced.filter(|(_, begun, _)| *begun > ended) {
+            match self.failed.get(&id).filter(|&&failed| failed < ended) {
+                Some(&failed) => findings.violation("aborted-effect", || {
+                    Example::new(
+                        [OpId(failed), OpId(by)],
+                        format!("op {by} shows {}, and op {failed}, which produced it by then, failed", name()),
+                    )
+                }),
+                None => findings.violation("unexpected", || {
+                    let text = format!("op {by} had shown {} before op {begun} began to produce it", name());
+                    Example::new([OpId(by), OpId(begun)], text)
+                }),
+            }
+        }
         if producer == NOBODY {
             match self.failed.get(&id) {
                 Some(&failed) => findings.violation("aborted-effect", || {

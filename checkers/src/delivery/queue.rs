@@ -1,9 +1,11 @@
 //! Does what goes into a queue come out, and nothing else?
 //!
 //! `queue` judges what comes out: each message was enqueued before, by an attempt that did not fail, and comes out no more often than
-//! it went in; under `fifo`, no message overtakes one whose enqueue had ended before its own began. `total-queue` judges besides that
+//! it went in, at no time: when the n-th delivery ends, n attempts have begun. Under `fifo`, no message overtakes one whose enqueue
+//! had ended before its own began; those of one drain come out in its order. `total-queue` judges besides that
 //! what went in comes out: a message that was acknowledged and never came out is *lost*, if a drain that ended well began after
-//! the acknowledgement. Where no drain is recorded at all but `total-queue` was asked for by name, the queue is taken to have been
+//! the acknowledgement. Of equal messages, a delivery counts for an enqueue that had begun before the delivery ended; so many are lost as no
+//! assignment of deliveries to enqueues serves. Where no drain is recorded at all but `total-queue` was asked for by name, the queue is taken to have been
 //! emptied by its last dequeue.
 //!
 //! A drain that crashed is a partial drain: what it returned came out. What a client may have taken and never heard of explains a
@@ -14,14 +16,17 @@
 //!
 //! Duplicates are violations under exactly-once and at-most-once, and counted otherwise.
 //!
-//! One pass; `fifo` sorts: O(n log n). Memory: 72 bytes a message.
+//! One pass; `fifo` and equal messages are sorted: O(n log n). Memory: 80 bytes a message, and of one that goes in or comes out again 16
+//! bytes each time.
 
 use std::collections::HashMap;
 
 use elench_formats::History;
+use elench_formats::columns::ValueRef;
 use elench_formats::history::{OpRef, Status as Ended};
 
 use super::elements::{ById, Elements, Open};
+use super::micro::{MICRO, has_micro_operations};
 use super::reads::elements_of;
 use super::set::{NONE, refuse_without_order};
 use super::words::{Guarantee, Role, Roles};
@@ -58,10 +63,30 @@ struct Flow {
     out_at: u64,
     out_op: u64,
     out_last: u64,
+    /// Its position in the drain that gave it first.
+    place: u32,
 }
 
-const NOTHING: Flow =
-    Flow { tries: 0, acked: 0, out: 0, first: NONE, ack: 0, ack_op: NONE, out_at: NONE, out_op: NONE, out_last: NONE };
+const NOTHING: Flow = Flow {
+    tries: 0,
+    acked: 0,
+    out: 0,
+    first: NONE,
+    ack: 0,
+    ack_op: NONE,
+    out_at: NONE,
+    out_op: NONE,
+    out_last: NONE,
+    place: UNPLACED,
+};
+
+/// Not given by a drain that has an order.
+const UNPLACED: u32 = u32::MAX;
+
+/// An attempt that did not fail: its invocation, and its acknowledgement or [`NONE`].
+type Attempt = (u64, u64);
+/// A delivery: its completion and its operation.
+type Delivery = (u64, u64);
 
 /// Which of the two?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +104,9 @@ pub struct Queues {
     roles: Roles,
     elements: Elements,
     flows: ById<Flow>,
+    /// Of messages that went in or came out more than once: each time.
+    attempts: HashMap<u32, Vec<Attempt>>,
+    deliveries: HashMap<u32, Vec<Delivery>>,
     /// By message: its first attempt that failed.
     failed: HashMap<u32, u64>,
     enqueues: [u64; 3],
@@ -93,6 +121,8 @@ pub struct Queues {
     maybe_taken: u64,
     silent_drain: bool,
     open: Open,
+    /// Do messages stand inside micro-operations?
+    micro: bool,
     violated: Option<&'static str>,
 }
 
@@ -105,6 +135,8 @@ impl Queues {
             roles: Roles::default(),
             elements: Elements::new(copies),
             flows: ById::new(NOTHING),
+            attempts: HashMap::new(),
+            deliveries: HashMap::new(),
             failed: HashMap::new(),
             enqueues: [0; 3],
             dequeues: [0; 3],
@@ -115,6 +147,7 @@ impl Queues {
             maybe_taken: 0,
             silent_drain: false,
             open: Open::default(),
+            micro: false,
             violated: None,
         }
     }
@@ -132,7 +165,9 @@ impl Queues {
     /// An operation that ended.
     fn take_in(&mut self, op: &OpRef<'_>) {
         let status = ended(op);
-        match self.roles.of(op) {
+        let role = self.roles.of(op);
+        self.micro |= matches!(role, Role::Add | Role::Take | Role::Drain) && has_micro_operations(op);
+        match role {
             Role::Add => {
                 self.enqueues[status as usize] += 1;
                 self.elements.widen();
@@ -148,7 +183,7 @@ impl Queues {
                 }
                 match given {
                     // What a crashed dequeue was invoked with is no message that it gave.
-                    Some(id) if status == Status::Ok => self.dequeue(id, op),
+                    Some(id) if status == Status::Ok => self.dequeue(id, op, UNPLACED),
                     _ if status == Status::Info => self.maybe_taken += 1,
                     _ => {}
                 }
@@ -165,25 +200,33 @@ impl Queues {
             *first = (*first).min(index);
             return;
         }
+        let ack = if status == Status::Ok { op.complete_index().unwrap_or(NONE) } else { NONE };
         let flow = self.flows.at(id);
+        if flow.tries > 0 {
+            let first = (flow.first, if flow.acked > 0 { flow.ack } else { NONE });
+            self.attempts.entry(id).or_insert_with(|| vec![first]).push((index, ack));
+        }
         flow.tries += 1;
         flow.first = flow.first.min(index);
         if status == Status::Ok {
             flow.acked += 1;
-            let ack = op.complete_index().unwrap_or(NONE);
             if ack >= flow.ack {
                 (flow.ack, flow.ack_op) = (ack, index);
             }
         }
     }
 
-    fn dequeue(&mut self, id: u32, op: &OpRef<'_>) {
+    fn dequeue(&mut self, id: u32, op: &OpRef<'_>, place: u32) {
         self.gave += 1;
         let at = op.complete_index().unwrap_or(NONE);
         let flow = self.flows.at(id);
+        if flow.out > 0 {
+            let first = (flow.out_at, flow.out_op);
+            self.deliveries.entry(id).or_insert_with(|| vec![first]).push((at, op.index()));
+        }
         flow.out += 1;
-        if at < flow.out_at {
-            (flow.out_at, flow.out_op) = (at, op.index());
+        if flow.out == 1 || at < flow.out_at {
+            (flow.out_at, flow.out_op, flow.place) = (at, op.index(), place);
         }
         flow.out_last = op.index();
         if flow.tries == 0 && !self.open.contains(id) {
@@ -206,8 +249,9 @@ impl Queues {
             (_, true) => self.maybe_taken += 1,
             (_, false) => self.silent_drain = true,
         }
-        for id in given.unwrap_or_default() {
-            self.dequeue(id, op);
+        let ordered = matches!(op.output(), ValueRef::List(_));
+        for (place, id) in (0..).zip(given.unwrap_or_default()) {
+            self.dequeue(id, op, if ordered { place } else { UNPLACED });
         }
     }
 
@@ -216,6 +260,10 @@ impl Queues {
         for (i, status) in [Status::Ok, Status::Fail, Status::Info].into_iter().enumerate() {
             findings.coverage.count("enqueue", status, self.enqueues[i]);
             findings.coverage.count("dequeue", status, self.dequeues[i]);
+        }
+        if self.micro {
+            findings.undecided(Why::Other(MICRO.into()));
+            return findings;
         }
         let name = |id: u32| self.elements.name(id, history);
         for (id, flow) in self.flows.iter().filter(|(_, flow)| flow.out > 0) {
@@ -258,16 +306,30 @@ impl Queues {
         if flow.tries == 0 {
             return;
         }
-        if flow.out > flow.tries {
+        let early = self.too_early(id, flow);
+        if flow.out > flow.tries || early.is_some() {
             let weight = match (self.asks, self.options.guarantee) {
                 (Asks::Queue, None) => Weight::Violation,
                 (_, Some(guarantee)) if !guarantee.may_repeat() => Weight::Violation,
                 _ => Weight::Note,
             };
             findings.add("duplicate", weight, || {
-                let text =
-                    format!("{} came out {} times and went in {} at most", name(id), flow.out, times(flow.tries));
-                let mut ops = vec![OpId(flow.first), OpId(flow.out_op), OpId(flow.out_last)];
+                let (text, last) = match early {
+                    Some((outs, tries, op)) => {
+                        let text = format!(
+                            "when op {op} had ended, {} had come out {} and gone in {} at most",
+                            name(id),
+                            times(outs),
+                            times(tries)
+                        );
+                        (text, op)
+                    }
+                    None => {
+                        let (outs, tries) = (times(flow.out), times(flow.tries));
+                        (format!("{} came out {outs} and went in {tries} at most", name(id)), flow.out_last)
+                    }
+                };
+                let mut ops = vec![OpId(flow.first), OpId(flow.out_op), OpId(last)];
                 ops.dedup();
                 Example::new(ops, text)
             });
@@ -283,20 +345,56 @@ impl Queues {
         }
     }
 
+    /// The first delivery of a message that went in several times by whose end it had come out more often than it had begun to go in;
+    /// how often either. Not where the first attempt came after the first delivery, which is told by itself.
+    fn too_early(&self, id: u32, flow: &Flow) -> Option<(u32, u32, u64)> {
+        if flow.tries >= flow.out && flow.first > flow.out_at {
+            return None;
+        }
+        let mut begun: Vec<u64> = self.attempts.get(&id)?.iter().map(|(invoke, _)| *invoke).collect();
+        let mut ended = self.deliveries.get(&id)?.clone();
+        begun.sort_unstable();
+        ended.sort_unstable();
+        let tries = |at: u64| begun.partition_point(|&invoke| invoke < at);
+        let all = ended.iter().zip(1..).map(|(&(at, op), outs)| (outs, tries(at) as u32, op));
+        // Of a drain that never ended, it is not known when the messages came out.
+        all.zip(&ended).find(|((outs, tries, _), (at, _))| outs > tries && *at != NONE).map(|(found, _)| found)
+    }
+
+    /// How many acknowledged enqueues of a message, acknowledged before `emptied`, no delivery serves. A delivery serves an enqueue that had
+    /// begun before it ended: so the enqueues from a time on have only the deliveries after it.
+    fn unserved(&self, id: u32, flow: &Flow, emptied: u64) -> u32 {
+        let Some(attempts) = self.attempts.get(&id) else {
+            let served = flow.out > 0 && self.ends_after(id, flow, flow.first) > 0;
+            return u32::from(flow.acked > 0 && flow.ack < emptied && !served);
+        };
+        let mut due: Vec<u64> = attempts.iter().filter(|(_, ack)| *ack < emptied).map(|(invoke, _)| *invoke).collect();
+        due.sort_unstable_by(|a, b| b.cmp(a));
+        let short = |(invoke, n): (&u64, u32)| n.saturating_sub(self.ends_after(id, flow, *invoke));
+        due.iter().zip(1..).map(short).max().unwrap_or(0)
+    }
+
+    /// How many deliveries of a message ended after this event.
+    fn ends_after(&self, id: u32, flow: &Flow, event: u64) -> u32 {
+        match self.deliveries.get(&id) {
+            Some(all) => all.iter().filter(|(at, _)| *at > event).count() as u32,
+            None => u32::from(flow.out > 0 && flow.out_at > event),
+        }
+    }
+
     fn tell_lost(&self, name: &dyn Fn(u32) -> String, findings: &mut Findings) {
         let (mut acked, mut missing, mut unread, mut arrived) = (0, Vec::new(), 0u64, 0);
         let emptied = self.drained.or(self.looked.filter(|_| self.options.named && !self.drains));
         for (id, flow) in self.flows.iter() {
             acked += u64::from(flow.acked);
             arrived += u64::from(flow.out.min(flow.tries));
-            if flow.acked > flow.out {
-                match emptied {
-                    Some(emptied) if flow.ack < emptied => missing.push((id, *flow)),
-                    _ => unread += u64::from(flow.acked - flow.out),
-                }
+            let gone = emptied.map_or(0, |emptied| self.unserved(id, flow, emptied));
+            if gone > 0 {
+                missing.push((id, *flow, gone));
             }
+            unread += u64::from(flow.acked.saturating_sub(flow.out).saturating_sub(gone));
         }
-        let lost: u64 = missing.iter().map(|(_, flow)| u64::from(flow.acked - flow.out)).sum();
+        let lost: u64 = missing.iter().map(|(_, _, gone)| u64::from(*gone)).sum();
         findings.fact("acknowledged", Fact::Count(acked));
         findings.fact("arrived", Fact::Count(arrived));
         if unread > 0 {
@@ -318,15 +416,20 @@ impl Queues {
             _ => Weight::Violation,
         };
         let kind = if excused { "missing" } else { "lost" };
-        for (id, flow) in &missing {
-            for _ in flow.out..flow.acked {
+        for (id, flow, gone) in &missing {
+            // The last of those that the drain had to find.
+            let due = |all: &Vec<Attempt>| {
+                all.iter()
+                    .filter(|(_, ack)| emptied.is_some_and(|emptied| *ack < emptied))
+                    .max_by_key(|(_, ack)| *ack)
+                    .map(|a| a.0)
+            };
+            let enqueue = self.attempts.get(id).and_then(due).unwrap_or(flow.ack_op);
+            for _ in 0..*gone {
                 findings.add(kind, weight, || {
-                    let text = format!(
-                        "op {} enqueued {} and was acknowledged, and it never came out",
-                        flow.ack_op,
-                        name(*id)
-                    );
-                    Example::new([OpId(flow.ack_op)], text)
+                    let text =
+                        format!("op {enqueue} enqueued {} and was acknowledged, and it never came out", name(*id));
+                    Example::new([OpId(enqueue)], text)
                 });
             }
         }
@@ -359,17 +462,26 @@ impl Queues {
         after.sort_unstable_by_key(|(_, f)| f.first);
         let mut before = before.into_iter().peekable();
         let mut latest: Option<&(u32, Flow)> = None;
+        // By drain that has an order: that which it gave last.
+        let mut in_drain: HashMap<u64, &(u32, Flow)> = HashMap::new();
         for (b, flow) in after {
             while let Some(a) = before.next_if(|(_, a)| a.ack < flow.first) {
                 // Never dequeued is last of all.
                 if latest.is_none_or(|l| a.1.out_op > l.1.out_op) {
                     latest = Some(a);
                 }
+                if a.1.place != UNPLACED {
+                    let last = in_drain.entry(a.1.out_op).or_insert(a);
+                    *last = if last.1.place < a.1.place { a } else { last };
+                }
             }
-            let Some((a, overtaken)) = latest.filter(|(_, a)| a.out_op > flow.out_at) else { continue };
+            let later = latest.filter(|(_, a)| a.out_op > flow.out_at);
+            let behind = || in_drain.get(&flow.out_op).copied().filter(|(_, a)| a.place > flow.place);
+            let Some((a, overtaken)) = later.or_else(behind) else { continue };
             findings.violation("reorder", || {
                 let then = match overtaken.out_op {
                     NONE => "never was".to_string(),
+                    op if op == flow.out_op => "stands behind it there".to_string(),
                     op => format!("was by op {op} only later"),
                 };
                 let ops = [overtaken.ack_op, flow.first, flow.out_op, overtaken.out_op];
@@ -421,7 +533,7 @@ impl Incremental for Queues {
     }
 
     fn violated(&self) -> Option<&'static str> {
-        self.violated
+        self.violated.filter(|_| !self.micro)
     }
 
     fn finish(self: Box<Self>) -> Findings {

@@ -9,8 +9,10 @@
 //! there. How many those are is a binary search, how many of them the read shows is counted while going through it; only where the numbers
 //! differ are the missing ones looked for. A value that several wrote is taken to be written by the one that accuses least.
 //!
-//! Besides: a value that only failed writes wrote is an `aborted-effect`. One that nobody wrote is noted: it may be older than the
-//! record.
+//! Besides: a value that only failed writes wrote is an `aborted-effect`, one whose every write began only after the read had ended is
+//! `unexpected`. One that nobody ever wrote is noted: it may be older than the record.
+//!
+//! What was removed may be missed: once a removal has begun, nothing is said of what reads miss.
 //!
 //! O(1) an element read, O(log n) a read. Memory: 40 bytes a value. What a write's fate is, is only known at its end, so reads are
 //! judged as they complete but for aborted effects.
@@ -47,13 +49,23 @@ const WRITES: [&str; 5] = ["write", "w", "insert", "add", "append"];
 enum Means {
     Reads,
     Writes,
+    Removes,
     Other,
+}
+
+const REMOVALS: [&str; 12] =
+    ["delete", "del", "remove", "rem", "discard", "clear", "truncate", "drop", "evict", "expire", "purge", "pop"];
+
+/// Does the name begin with that of a removal?
+fn removes(name: &str) -> bool {
+    REMOVALS.contains(&name.split(['-', '_', ' ', '/', '!']).next().unwrap_or(name))
 }
 
 fn means(name: &str) -> Means {
     match () {
         () if is_any(name, &WRITES) => Means::Writes,
         () if is_any(name, &READS) => Means::Reads,
+        () if removes(name) => Means::Removes,
         () => Means::Other,
     }
 }
@@ -90,6 +102,8 @@ struct Reverse {
     /// Values read, and by whom first, whose writes may yet all fail.
     seen_open: HashMap<u32, (u64, u64), FixedState>,
     reads: u64,
+    /// Has a removal begun?
+    removed: bool,
 }
 
 impl Reverse {
@@ -106,6 +120,7 @@ impl Reverse {
             unwritten: HashMap::default(),
             seen_open: HashMap::default(),
             reads: 0,
+            removed: false,
         }
     }
 
@@ -130,7 +145,7 @@ impl Reverse {
                 self.seen_open.entry(value).or_insert((id, 0)).1 += 1;
             }
         }
-        let Some(latest) = self.latest(&shown) else { return };
+        let Some(latest) = self.latest(&shown).filter(|_| !self.removed) else { return };
         let due = |value: &u32| self.writes.get(*value).acked < latest.began;
         let absent = self.acked.len() - self.acked.intersection_len(&shown);
         // What is looked at one by one is no more than what is shown, unless something is missing.
@@ -175,7 +190,12 @@ impl State for Reverse {
     fn invoked(&mut self, op: &OpRef<'_>) {
         let means = self.names.of(op);
         if means != Means::Writes {
-            if means == Means::Other {
+            if means == Means::Removes {
+                self.removed = true;
+                let (op, f) = (OpId(op.index()), op.f().unwrap_or("nil"));
+                let why = format!("{op} ({f}) removes: what reads miss after it may have been removed");
+                self.found.undecided(Why::Other(why));
+            } else if means == Means::Other {
                 let why = format!("{} ({}) is neither a write nor a read", OpId(op.index()), op.f().unwrap_or("nil"));
                 self.found.undecided(Why::Other(why));
             }
@@ -239,6 +259,15 @@ impl State for Reverse {
         let mut strange: Vec<(u64, u32)> = self.unwritten.iter().map(|(value, op)| (*op, *value)).collect();
         strange.sort_unstable();
         for (op, value) in strange {
+            let write = self.writes.get(value);
+            if write.began != NEVER {
+                self.found.violation("unexpected", || {
+                    let (read, write) = (OpId(op), OpId(write.began));
+                    let value = self.elements.name(value, None);
+                    Example::new([read, write], format!("{read} had shown {value} before {write} began to write it"))
+                });
+                continue;
+            }
             self.found.note("unwritten", || {
                 let value = self.elements.name(value, None);
                 Example::new([OpId(op)], format!("{} shows {value}, which nobody wrote before", OpId(op)))
@@ -383,6 +412,34 @@ mod tests {
         assert_eq!(kinds(&failed), [("aborted-effect", 1)]);
         let older = found("invoke 0 write 1 / ok 0 / invoke 0 read / ok 0 read [1 77]");
         assert!(older.is_valid() && older.count("unwritten") == 1, "{older:?}");
+    }
+
+    #[test]
+    fn what_is_written_only_after_a_read_had_shown_it_is_unexpected() {
+        let early = "invoke 1 write 5 / ok 1 / invoke 0 read / ok 0 read [5 1] / invoke 1 write 1";
+        for end in ["ok 1", "fail 1", "info 1"] {
+            let future = found(&format!("{early} / {end}"));
+            assert_eq!(kinds(&future), [("unexpected", 1)], "{end}");
+            assert!(shows(&future, "unexpected", OpId(2)) && shows(&future, "unexpected", OpId(4)));
+        }
+        assert!(found("invoke 0 read / invoke 1 write 1 / ok 0 read [1] / ok 1").is_valid());
+    }
+
+    #[test]
+    fn what_was_removed_may_be_missed() {
+        for f in ["delete", "remove", "del-row"] {
+            let removal = format!("invoke 0 {f} 1 / ok 0");
+            let h = |at_once: &str, last: &str| {
+                format!(
+                    "invoke 0 write 1 / ok 0 / {at_once} / invoke 0 write 2 / ok 0 / invoke 0 read / ok 0 read [2] {last}"
+                )
+            };
+            let missed = found(&h(&removal, ""));
+            assert_eq!(kinds(&missed), []);
+            assert!(missed.why().unwrap().to_string().contains(f), "{missed:?}");
+            let before = found(&h("invoke 3 read / ok 3 read [1]", &format!("/ {removal}")));
+            assert_eq!(kinds(&before), [("causal-reverse", 1)], "the removal came only later");
+        }
     }
 
     #[test]

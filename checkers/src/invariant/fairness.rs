@@ -11,18 +11,18 @@
 //! | `count` | how many | the same | fewest, most | of groups |
 //!
 //! and `groups`, how many there are. A spread is the greatest less the least, over the mean. A formula that names `group` must hold of each group.
-//! Latencies are kept as HDR histograms of three digits: a quantile may come out as much as a thousandth too high.
+//! Latencies are kept as they are, so that quantiles, least and greatest are exact: what is called unfair is.
 //!
-//! Whether all are served alike is known when all are served, so there is no incremental form. O(n).
+//! Whether all are served alike is known when all are served, so there is no incremental form. O(n log n). Memory: 16 bytes an
+//! acknowledged operation.
 
 use elench_formats::History;
 use elench_formats::columns::Scalar;
 use elench_formats::history::OpRef;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use hdrhistogram::Histogram;
 
-use crate::expr::{Expr, Names, Truth, Value};
+use crate::expr::{Expr, Names, Samples, Truth, Value};
 use crate::findings::{Example, Fact, Findings, Quantiles, Table, ended};
 use crate::named::Tally;
 use crate::outcome::{OpId, Status, Why};
@@ -87,10 +87,37 @@ impl Tag<'_> {
     }
 }
 
+/// Nanoseconds, ascending once all are there.
+#[derive(Default)]
+struct Durations(Vec<u64>);
+
+impl Durations {
+    /// The least that this part of them does not exceed; nothing of nothing.
+    fn at(&self, q: f64) -> Option<u64> {
+        let last = self.0.len().checked_sub(1)?;
+        let rank = (q * self.0.len() as f64).ceil() as usize;
+        self.0.get(rank.saturating_sub(1).min(last)).copied()
+    }
+}
+
+impl Samples for Durations {
+    fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn quantile(&self, q: f64) -> Option<Value<'static>> {
+        self.at(q).map(|n| Value::Int(n.into()))
+    }
+
+    fn sum(&self) -> Option<Value<'static>> {
+        (!self.0.is_empty()).then(|| Value::Int(self.0.iter().map(|&n| i128::from(n)).sum()))
+    }
+}
+
 /// What is measured of some operations.
 struct Group {
     name: String,
-    latency: Histogram<u64>,
+    latency: Durations,
     ok: u64,
     all: u64,
     seconds: Option<f64>,
@@ -99,9 +126,8 @@ struct Group {
 }
 
 impl Group {
-    fn new(name: String) -> Option<Group> {
-        let latency = Histogram::new(3).ok()?;
-        Some(Group { name, latency, ok: 0, all: 0, seconds: None, slowest: None })
+    fn new(name: String) -> Group {
+        Group { name, latency: Durations::default(), ok: 0, all: 0, seconds: None, slowest: None }
     }
 
     fn add(&mut self, op: &OpRef<'_>) {
@@ -111,10 +137,7 @@ impl Group {
         }
         self.ok += 1;
         if let Some(took) = took(op) {
-            // `record` makes room; only what no histogram can hold is clamped.
-            if self.latency.record(took).is_err() {
-                self.latency.saturating_record(took);
-            }
+            self.latency.0.push(took);
             if self.slowest.is_none_or(|(_, slowest)| took > slowest) {
                 self.slowest = Some((op.index(), took));
             }
@@ -130,7 +153,7 @@ impl Group {
     }
 
     fn p99(&self) -> Option<f64> {
-        (!self.latency.is_empty()).then(|| self.latency.value_at_quantile(0.99) as f64)
+        self.latency.at(0.99).map(|n| n as f64)
     }
 
     /// As a number, by which groups are compared; higher is worse.
@@ -146,7 +169,7 @@ impl Group {
 
     fn value(&self, what: &str) -> Option<Value<'_>> {
         match what {
-            "latency" if !self.latency.is_empty() => Some(Value::Samples(&self.latency)),
+            "latency" if self.latency.count() > 0 => Some(Value::Samples(&self.latency)),
             "throughput" => self.throughput().map(Value::Real),
             "errors" => self.errors().map(Value::Real),
             "count" => Some(Value::Int(self.all.into())),
@@ -211,10 +234,7 @@ impl Measured<'_> {
 /// Holds groups against formulas. Violation: `fairness`.
 pub fn fairness(history: &History, by: &GroupBy, rules: &[Expr], examples: usize) -> Findings {
     let mut findings = Findings::new(examples);
-    let Some((all, groups, left_out)) = measure(history, by, &mut findings) else {
-        findings.undecided(Why::Other("histograms of latencies cannot be made".into()));
-        return findings;
-    };
+    let (all, groups, left_out) = measure(history, by, &mut findings);
     describe(&all, &groups, left_out, &mut findings);
     if rules.is_empty() {
         findings.undecided(Why::Other("no formula says what is fair (--fair EXPR)".into()));
@@ -242,8 +262,8 @@ pub fn fairness(history: &History, by: &GroupBy, rules: &[Expr], examples: usize
     findings
 }
 
-fn measure(history: &History, by: &GroupBy, findings: &mut Findings) -> Option<(Group, Vec<Group>, u64)> {
-    let mut all = Group::new("all".into())?;
+fn measure(history: &History, by: &GroupBy, findings: &mut Findings) -> (Group, Vec<Group>, u64) {
+    let mut all = Group::new("all".into());
     let mut groups: Vec<Group> = Vec::new();
     let mut ids: HashMap<Tag<'_>, usize, FixedState> = HashMap::default();
     let mut tally = Tally::default();
@@ -261,7 +281,7 @@ fn measure(history: &History, by: &GroupBy, findings: &mut Findings) -> Option<(
                     Some(&id) => id,
                     None => {
                         ids.insert(tag, groups.len());
-                        groups.push(Group::new(tag.name(history))?);
+                        groups.push(Group::new(tag.name(history)));
                         groups.len() - 1
                     }
                 };
@@ -271,8 +291,11 @@ fn measure(history: &History, by: &GroupBy, findings: &mut Findings) -> Option<(
     }
     tally.tell(&mut findings.coverage);
     let seconds = end.checked_sub(begin).filter(|&ns| ns > 0).map(|ns| ns as f64 / 1e9);
-    groups.iter_mut().chain([&mut all]).for_each(|group| group.seconds = seconds);
-    Some((all, groups, left_out))
+    for group in groups.iter_mut().chain([&mut all]) {
+        group.seconds = seconds;
+        group.latency.0.sort_unstable();
+    }
+    (all, groups, left_out)
 }
 
 fn describe(all: &Group, groups: &[Group], left_out: u64, findings: &mut Findings) {
@@ -282,12 +305,11 @@ fn describe(all: &Group, groups: &[Group], left_out: u64, findings: &mut Finding
             Fact::Text(group.name.clone()),
             Fact::Count(group.all),
             Fact::Quantiles(Quantiles {
-                count: group.latency.len(),
-                at: if group.latency.is_empty() {
-                    Vec::new()
-                } else {
-                    [500u16, 990].map(|p| (p, group.latency.value_at_quantile(f64::from(p) / 1000.0))).to_vec()
-                },
+                count: group.latency.count(),
+                at: [500u16, 990]
+                    .into_iter()
+                    .filter_map(|p| Some((p, group.latency.at(f64::from(p) / 1000.0)?)))
+                    .collect(),
             }),
             group.throughput().map_or(Fact::Text("not recorded".into()), Fact::Real),
             Fact::Real(group.errors().unwrap_or(0.0)),
@@ -367,6 +389,21 @@ mod tests {
         assert!(example.text.contains("group 1"), "{}", example.text);
         assert_eq!(h.op(h.row_of(example.ops[0].0).unwrap()).process(), Some(1));
         assert!(judged(&run(1), "p99(worst.latency) <= 2 * p99(latency)").is_valid());
+    }
+
+    #[test]
+    fn least_greatest_and_quantiles_are_exact() {
+        let h = notation::history("invoke 0 write 1 @0\nok 0 @1000000\ninvoke 1 write 2 @0\nok 1 @90000000").unwrap();
+        for rule in [
+            "max(latency) == 90ms and min(latency) == 1ms and sum(latency) == 91ms",
+            "p99(worst.latency) <= 90 * p99(best.latency) and p99(worst.latency) == 90ms",
+            "max(group.latency) <= 90ms and p50(latency) <= 1ms",
+        ] {
+            assert!(judged(&h, rule).is_valid(), "{rule}: {:?}", judged(&h, rule));
+        }
+        for rule in ["max(latency) < 90ms", "p99(worst.latency) < 90ms", "min(latency) > 1ms"] {
+            assert_eq!(judged(&h, rule).count("fairness"), 1, "{rule}");
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! **Rest must be shown**, or two replicas may differ with right. A dump is final if it is marked so (`:final? true`), or if the
 //! user vouches (`--quiescent`) for the last of each node and it began after every acknowledged operation that is no dump had ended. Where an
 //! acknowledged operation overlaps or follows the earliest of the final dumps, nothing is decided; so the question only makes sense at the end.
+//! An operation of unknown outcome that does not read may take effect while dumps are made or after: replicas that hold the same do
+//! so even then, but nothing is said of those that differ.
 //! A replica is the operation's node, else its process.
 //!
 //! O(size of the dumps), and O(r²) for r distinct contents. Memory: a dump a replica.
@@ -33,6 +35,9 @@ pub fn online(quiescent: bool, examples: usize) -> Box<dyn Incremental> {
 
 const DUMPS: [&str; 7] = ["read", "dump", "read-all", "final-read", "snapshot", "scan", "local-read"];
 
+/// Further names of what changes nothing.
+const READS: [&str; 5] = ["r", "get", "list", "members", "view"];
+
 #[derive(Clone, Debug)]
 struct Dump {
     op: u64,
@@ -46,6 +51,10 @@ struct Reconcile {
     found: Findings,
     tally: Tally,
     dumps: ByName<bool>,
+    /// Functions that only read, as their names say.
+    reads: ByName<bool>,
+    /// The first operation that may yet take effect.
+    unknown: Option<u64>,
     marked: BTreeMap<String, Dump>,
     last: BTreeMap<String, Dump>,
     /// Where the last acknowledged operation ended that is no dump.
@@ -59,6 +68,8 @@ impl Reconcile {
             found: Findings::new(examples),
             tally: Tally::default(),
             dumps: ByName::new(|name| is_any(name, &DUMPS), false),
+            reads: ByName::new(|name| is_any(name, &DUMPS) || is_any(name, &READS), false),
+            unknown: None,
             marked: BTreeMap::new(),
             last: BTreeMap::new(),
             last_change: 0,
@@ -123,6 +134,9 @@ impl State for Reconcile {
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
+        if op.status().is_unknown() && !self.reads.of(op) {
+            self.unknown = Some(self.unknown.map_or(op.index(), |first| first.min(op.index())));
+        }
         if !acknowledged(op) {
             return;
         }
@@ -156,7 +170,17 @@ impl State for Reconcile {
             self.found.undecided(Why::Other(why));
             return self.found;
         }
-        self.compare(&dumps);
+        let differ = dumps.windows(2).any(|two| two[0].1.holds != two[1].1.holds);
+        match self.unknown.filter(|_| differ) {
+            Some(op) => {
+                let why = format!(
+                    "rest is not shown: replicas differ, and {}, whose outcome nobody knows, may have taken effect while they were dumped or after",
+                    OpId(op)
+                );
+                self.found.undecided(Why::Other(why));
+            }
+            None => self.compare(&dumps),
+        }
         self.found
     }
 }
@@ -221,6 +245,27 @@ mod tests {
         let mut log = Vec::new();
         then(&mut log, "dump", "nil", "[1]", FINAL);
         assert!(!found_with(&log, false).is_valid(), "one replica agrees with nobody");
+    }
+
+    #[test]
+    fn a_write_of_unknown_outcome_may_explain_replicas_that_differ() {
+        for (f, dumps, invalid) in
+            [("write", ["[1]", "[]"], false), ("write", ["[1]", "[1]"], false), ("read", ["[1]", "[]"], true)]
+        {
+            for ends in [0, 1, 5] {
+                let mut log = Vec::new();
+                let event = |kind| Event { kind, process: 7, f, value: "1".into(), extra: String::new() };
+                log.push(event("invoke"));
+                dumps.iter().for_each(|dump| then(&mut log, "dump", "nil", dump, FINAL));
+                if ends > 0 {
+                    log.insert(ends, event("info"));
+                }
+                for quiescent in [false, true] {
+                    let found = found_with(&log, quiescent);
+                    assert_eq!((found.is_invalid(), found.is_valid()), (invalid, dumps[0] == dumps[1]), "{log:#?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -249,3 +249,48 @@ fn the_checker_agrees_with_a_naive_count() {
         );
     });
 }
+
+#[test]
+fn effects_that_bear_no_business_key_lose_nothing() {
+    let enqueued = "invoke 0 enqueue {:id 7, :sum 5} / info 0 / invoke 1 enqueue {:id 7, :sum 5} / ok 1";
+    for shown in [
+        "invoke 2 dequeue / ok 2 dequeue {:sum 5}",
+        "invoke 2 dequeue / ok 2 dequeue 5",
+        "invoke 2 dequeue / ok 2 dequeue 5 / invoke 2 dequeue / ok 2 dequeue 5",
+        "invoke 2 read / ok 2 read [5]",
+    ] {
+        let found = by_consumers(&format!("{enqueued} / {shown}"));
+        assert_eq!(violated(&found), [], "{shown}");
+        assert!(found.why().unwrap().to_string().starts_with("oracle-too-weak"), "{found:?}");
+        assert_eq!(holds(&found), ["at-most-once"; 0]);
+    }
+    let key = "invoke 2 pay {:id 8, :sum 1} / ok 2 / invoke 3 dequeue / ok 3 dequeue {:id 8}";
+    let one = by_consumers(&format!("{enqueued} / {key} / invoke 3 dequeue / ok 3 dequeue {{:sum 5}}"));
+    assert!(!one.is_invalid() && one.why().is_some(), "the effect without a key may be the one missed: {one:?}");
+    let none = by_consumers(&format!("{enqueued} / {key}"));
+    assert_eq!(violated(&none), [("lost-effect", 1)]);
+}
+
+#[test]
+fn a_key_beside_the_payload_is_not_looked_for_in_it() {
+    let text = r#"{:process 0, :type :invoke, :f :enqueue, :value 1, :rid "a"}
+{:process 0, :type :info, :f :enqueue, :value 1, :rid "a"}
+{:process 1, :type :invoke, :f :enqueue, :value 1, :rid "a"}
+{:process 1, :type :ok, :f :enqueue, :value 1, :rid "a"}
+{:process 2, :type :invoke, :f :dequeue, :value nil}
+{:process 2, :type :ok, :f :dequeue, :value 1}
+"#;
+    let options = elench_formats::open::OpenOptions { threads: 1, ..Default::default() };
+    let h = elench_formats::open::open_bytes(text.as_bytes(), &options).unwrap();
+    let found = exactly_once(&h, &path("extra.rid"), Effects::Consumers, None, 3);
+    assert_eq!(violated(&found), []);
+    assert!(found.why().unwrap().to_string().starts_with("oracle-too-weak"), "{found:?}");
+}
+
+#[test]
+fn exactly_once_does_not_hold_beside_an_effect_that_failed() {
+    let h = format!("{RETRIED} / invoke 3 pay {{:id 9}} / fail 3");
+    let found = by_file(&h, "value.id", "[7 8 9]");
+    assert_eq!(violated(&found), [("aborted-effect", 1)]);
+    assert_eq!(holds(&found), ["at-least-once", "at-most-once"]);
+}

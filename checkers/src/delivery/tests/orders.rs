@@ -155,3 +155,29 @@ fn naive(events: &[Event], window: usize) -> BTreeMap<&'static str, u64> {
     }
     out
 }
+
+#[test]
+fn a_view_shows_nothing_that_was_produced_only_after_it() {
+    let early = "invoke 1 read / ok 1 read [1] / invoke 0 append 1 / ok 0";
+    let found = prefix(&of(early), 1, 9);
+    assert_eq!(violated(&found), [("unexpected", 1)]);
+    assert!(shows(&found, "unexpected", 0) && shows(&found, "unexpected", 2));
+    let taken = "invoke 1 dequeue / ok 1 dequeue 1 / invoke 0 enqueue 1 / ok 0";
+    assert_eq!(violated(&prefix(&of(taken), 1, 9)), [("unexpected", 1)]);
+    let failed = format!("invoke 2 append 1 / fail 2 / {early}");
+    assert_eq!(violated(&prefix(&of(&failed), 1, 9)), [("aborted-effect", 1)]);
+    let meanwhile = "invoke 1 read / invoke 0 append 1 / ok 1 read [1] / ok 0";
+    assert!(prefix(&of(meanwhile), 1, 9).is_valid());
+}
+
+#[test]
+fn an_element_that_a_list_holds_twice_is_a_duplicate_unless_it_was_appended_twice() {
+    let h = "invoke 0 append 1 / ok 0 / invoke 0 append 2 / ok 0 / invoke 1 read / ok 1 read [1 2 1]";
+    let found = prefix(&of(h), 1, 9);
+    assert_eq!(violated(&found), [("duplicate", 1)]);
+    assert!(shows(&found, "duplicate", 0) && shows(&found, "duplicate", 4));
+    assert_eq!(violated(&prefix(&of(&format!("invoke 2 append 1 / ok 2 / {h}")), 1, 9)), []);
+    let taken = "invoke 0 enqueue 1 / ok 0 / invoke 1 dequeue / ok 1 dequeue 1 / invoke 1 dequeue / ok 1 dequeue 1";
+    let again = prefix(&of(taken), 1, 9);
+    assert!(again.is_valid() && again.count("duplicate") == 1, "{again:?}");
+}
