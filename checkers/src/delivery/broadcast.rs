@@ -173,6 +173,10 @@ impl Broadcast {
                 }
                 everywhere = false;
                 let Some(miss) = of.view.last_miss(id).filter(|miss| miss.invoke > known) else { continue };
+                if self.shrinks.as_ref().is_some_and(|(removal, _)| *removal < miss.complete) {
+                    // It may have been removed; that something was makes the answer unknown.
+                    continue;
+                }
                 judged += 1;
                 let before = of.view.last_sight(id);
                 if before.is_none() && !self.named && of.marked != Some(miss.invoke) {

@@ -129,6 +129,9 @@ fn what_somebody_may_have_removed_is_not_lost() {
         assert!(found.is_valid(), "{found:?}");
     }
     assert!(!full(h).is_invalid(), "it is about sets that only grow");
+    let read = "invoke 0 add 1 / ok 0 / invoke 0 remove 1 / ok 0 / invoke 0 read / ok 0 read []";
+    let found = broadcast(&of(read), true, 3);
+    assert!(!found.is_invalid() && !found.is_valid(), "{found:?}");
 }
 
 #[test]
