@@ -11,7 +11,7 @@
 //! - What nobody attempted before it came back is `unexpected`.
 //! - What removes elements and may or may not have happened explains missing ones.
 //!
-//! Elements are small integers ([`elements`]): an integer near the others is its own id, so that a read of consecutive elements is a
+//! Elements are small integers (`elements`): an integer near the others is its own id, so that a read of consecutive elements is a
 //! range, and sets of them are roaring bitmaps.
 //!
 //! Measured, in processor time an operation and peak memory an element (one thread, 10^6 operations, `benches/results/checkers.tsv`):

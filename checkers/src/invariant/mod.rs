@@ -1,7 +1,7 @@
 //! Does a number hold? Totals, counters, locks, memberships, and orders of writes that every reader must agree on.
 //!
-//! A checker is a [`State`] that takes the events of one key in their order and says at the end what it found. The batch form
-//! gives each key's events to a state of its own, in parallel ([`check`]); the online form routes them by key ([`Online`]). Both
+//! A checker is a `State` that takes the events of one key in their order and says at the end what it found. The batch form
+//! gives each key's events to a state of its own, in parallel (`check`); the online form routes them by key (`Online`). Both
 //! therefore give the same answer, and a test holds them to it.
 //!
 //! Cost: what a state does, and O(log c) an operation to find the next completion among the c open ones.

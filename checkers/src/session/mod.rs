@@ -1,8 +1,8 @@
 //! Does each client see a world that moves forward? Session guarantees, and causal consistency of registers.
 //!
 //! What a session sees is held against itself and against what others did before, never against the recorder's clock: versions are
-//! ordered by numbers that the system gave them ([`versions`]), or by who read what, where each value is written once
-//! ([`values`], [`causal`]). With neither there is no answer: `oracle-too-weak`.
+//! ordered by numbers that the system gave them (`versions`), or by who read what, where each value is written once
+//! (`values`, `causal`). With neither there is no answer: `oracle-too-weak`.
 //!
 //! Measured (one thread, 10^6 operations, `benches/results/checkers.tsv`) with sixteen sessions on one register: `session` by values 400 ns of processor
 //! time and 202 bytes of peak memory an operation, by versions 80 and 57; `causal` (CC and CCv) 340 and 135. Time grows with the sessions.

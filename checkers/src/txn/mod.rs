@@ -138,7 +138,7 @@ pub struct TxnResult {
     pub unknown: Vec<UnknownMop>,
     /// Components whose cycles could not be named within the budget, the first few.
     pub unnamed: Vec<Unnamed>,
-    /// Kinds found that are there only if transactions took effect that nobody acknowledged: see [`doubt`](weak::doubt).
+    /// Kinds found that are there only if transactions took effect that nobody acknowledged: see [`doubt`].
     pub doubtful: AnomalySet,
     /// Kinds that were looked for to the end: that they were not found says that they are not there.
     pub looked_for: AnomalySet,

@@ -25,7 +25,7 @@
 //! Costs, for a component: linear for `G-MSR`, `prefix-cycle-exists` and `G-cursor`; as for `G-single` (64 edges at once) for
 //! `causality-violation`, `G-monotonic`, `G-update` and the PSI cycle; for `fractured-read` by pairs of reader and writer, the smaller of which
 //! is gone through, O(n^1.5) (AWDIT, PLDI 2025); for the update-atomic cycle by pairs of a key read and a key written by one transaction;
-//! for `long-fork` a search per edge. The last two are given up beyond [`WORK`] steps.
+//! for `long-fork` a search per edge. The last two are given up beyond `WORK` steps.
 //!
 //! **What no list holds.** Appends that nobody saw come last, in an order that is not known, and a model holds if it does in one of these.
 //! Cycles are found without any such order. That there are none is said only when, in one order that the rest allows, there are

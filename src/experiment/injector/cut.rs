@@ -1,6 +1,6 @@
 //! Which packets does a partition drop? What the injectors `nft` and `iptables` share.
 //!
-//! A scenario names two sides, `from` and `to`, by addresses or addresses with ports. A cut is a list of [`Rule`]s, each for the
+//! A scenario names two sides, `from` and `to`, by addresses or addresses with ports. A cut is a list of `Rule`s, each for the
 //! packets that go one way between two of them:
 //!
 //! - `full`: both ways between the victims and all of `to`;

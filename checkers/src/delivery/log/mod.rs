@@ -1,8 +1,8 @@
 //! Does a log in the manner of Kafka keep what it acknowledged, once, and in order?
 //!
 //! Producers *send* messages to partitions and are told offsets; consumers *poll*, and are given runs of messages with offsets; both may
-//! take place in transactions. [`scan`] and [`read`] read operations, [`collect`] makes columns of small integers of them as they
-//! complete, [`order`] puts each partition's messages in the order of their offsets, [`rules`] and [`cycles`] judge, [`lag`] describes.
+//! take place in transactions. `scan` and `read` read operations, `collect` makes columns of small integers of them as they
+//! complete, `order` puts each partition's messages in the order of their offsets, `rules` and `cycles` judge, `lag` describes.
 //!
 //! The version order of a partition, offset to values, comes from all polls (consumers are given safe data, whatever becomes of their
 //! transactions), and from sends of operations that are acknowledged, or of unknown end where an acknowledged poll returned one
@@ -24,8 +24,8 @@
 //! | `int-poll-skip`, `int-nonmonotonic-poll`, `int-nonmonotonic-send` | the same within one operation | unless the partition moved meanwhile |
 //! | `int-send-skip` | others' messages stand between those of one operation | never: noted |
 //! | `unseen` | acknowledged, and never polled by the end | with `--unseen`, else noted: a consumer may have stopped early |
-//! | `G1c` and its forms, over `wr` alone | see [`cycles`] | in transactions |
-//! | `G0`, `G1c`, `G-single-item`, `G-nonadjacent-item`, `G2-item` and their forms, over `ww`, `wr` and `rw` | see [`cycles`] | when forbidden, else noted: a correct broker shows them |
+//! | `G1c` and its forms, over `wr` alone | see `cycles` | in transactions |
+//! | `G0`, `G1c`, `G-single-item`, `G-nonadjacent-item`, `G2-item` and their forms, over `ww`, `wr` and `rw` | see `cycles` | when forbidden, else noted: a correct broker shows them |
 //!
 //! A position after which a process goes on is that of its last acknowledged poll; whatever it polls next is held against it, whether
 //! that is acknowledged or not, for it was given these messages all the same. Assigning or subscribing resets partitions that are not

@@ -2,7 +2,7 @@
 //!
 //! The graph knows transactions only. Some kinds of cycle ask in which order a transaction read and wrote, or whether a version
 //! of *this* key came later. A workload tells it, of the transactions asked for, as [`Event`]s over versions ([`Versions`]); a
-//! [`Local`] is the part of that which one component needs, numbered densely.
+//! `Local` is the part of that which one component needs, numbered densely.
 //!
 //! A read has two versions: the one that it shows (`version`), after which others are missed, and the one that somebody else
 //! installed (`base`). They differ where a list ends with the transaction's own elements: what stands before them was seen

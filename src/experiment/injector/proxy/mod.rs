@@ -1,6 +1,6 @@
 //! Breaks the connections between clients and a server, with nothing installed: a TCP proxy inside Elench.
 //!
-//! The workload connects to the proxy instead of the server, from the start: [`BuiltIn::prepare`] starts it, forwarding everything. `inject`
+//! The workload connects to the proxy instead of the server, from the start: `BuiltIn::prepare` starts it, forwarding everything. `inject`
 //! switches toxics on, for a share of the connections; reverting switches them off. The proxy counts what each toxic did to each connection,
 //! so a workload that goes another way is seen: nothing was acted on, and the fault did not land.
 //!
