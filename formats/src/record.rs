@@ -43,6 +43,8 @@ struct Shared {
     start: Instant,
     next_event: AtomicU64,
     next_process: AtomicI64,
+    /// How many events there will have been, once somebody said that no more come.
+    end: AtomicU64,
     /// The fault that is active; written only when one begins or ends.
     epoch: RwLock<Option<Arc<str>>>,
 }
@@ -109,13 +111,16 @@ impl Recorder {
     pub fn create(path: impl AsRef<Path>) -> io::Result<Recorder> {
         let file = File::create(path)?;
         let (sender, receiver) = channel();
-        let writer = std::thread::Builder::new().name("recorder".into()).spawn(move || write(file, &receiver))?;
         let shared = Arc::new(Shared {
             start: Instant::now(),
             next_event: AtomicU64::new(0),
             next_process: AtomicI64::new(0),
+            end: AtomicU64::new(u64::MAX),
             epoch: RwLock::new(None),
         });
+        let theirs = shared.clone();
+        let writer =
+            std::thread::Builder::new().name("recorder".into()).spawn(move || write(file, &receiver, &theirs))?;
         Ok(Recorder { shared, sender, writer })
     }
 
@@ -168,12 +173,13 @@ impl Recorder {
         self.shared.next_event.load(Ordering::Relaxed)
     }
 
-    /// Waits until every client is gone and everything is on disk. Gives how many events there are.
+    /// Waits until everything recorded so far is on disk. Gives how many events there are. What clients record after that is lost.
     ///
     /// # Errors
     /// What the file system said, at any time since the beginning.
     pub fn finish(self) -> io::Result<u64> {
-        let Recorder { sender, writer, .. } = self;
+        let Recorder { shared, sender, writer } = self;
+        shared.end.store(shared.next_event.load(Ordering::SeqCst), Ordering::SeqCst);
         drop(sender);
         writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer panicked")))
     }
@@ -297,11 +303,11 @@ impl Drop for Call<'_> {
 }
 
 /// Puts events in order, and writes them.
-fn write(mut file: File, receiver: &Receiver<Event>) -> io::Result<u64> {
+fn write(mut file: File, receiver: &Receiver<Event>, shared: &Shared) -> io::Result<u64> {
     let (mut early, mut next, mut latest, mut text) = (BinaryHeap::<Event>::new(), 0, 0, String::new());
     let mut flushed = Instant::now();
     loop {
-        let ended = match receiver.recv_timeout(FLUSH) {
+        let gone = match receiver.recv_timeout(FLUSH) {
             Ok(event) => {
                 early.push(event);
                 false
@@ -318,6 +324,7 @@ fn write(mut file: File, receiver: &Receiver<Event>) -> io::Result<u64> {
                 next += 1;
             }
         }
+        let ended = gone || next >= shared.end.load(Ordering::SeqCst);
         if ended || text.len() > 1 << 16 || flushed.elapsed() >= FLUSH {
             file.write_all(text.as_bytes())?;
             text.clear();
@@ -431,6 +438,16 @@ mod tests {
             let ended = last.insert(op.process(), op.complete_index().unwrap());
             assert!(ended.is_none_or(|e| e < op.index()));
         }
+    }
+
+    #[test]
+    fn a_client_that_is_still_there_does_not_keep_a_recording_from_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Recorder::create(dir.path().join("history.edn")).unwrap();
+        let mut client = recorder.client();
+        client.invoke("write", Value::Int(1)).ok(Value::Nil);
+        assert_eq!(recorder.finish().unwrap(), 2);
+        client.invoke("write", Value::Int(2)).ok(Value::Nil);
     }
 
     #[test]
