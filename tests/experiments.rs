@@ -15,11 +15,12 @@ fn front(name: &str, target: u16, rest: &str) -> String {
     )
 }
 
+const BUDGET: &str = "budgets: {hardening: {ops: 300, faults: 1}}\n";
 const STEADY: &str = "steady_state: \"p95_latency_ms < 3000 AND error_rate < 0.95\"\nrollback_after_sec: 20\n";
 
 fn paused_redis(server: &systems::Server, signal: &str) -> String {
     let rest = format!(
-        "{STEADY}blast_radius_pct: 100\ntarget_class: single-shard-sandbox\nfault: {{injector: process, action: pause, pids: [{}], schedule: {{after_sec: 3, for_sec: 2}}}}\nlanding:\n  - signal: process_state\n{signal}workload: {{driver: redis, kind: register, clients: 4, duration_sec: 9, rate: 300, keys: 3, options: {{timeout_ms: 1000}}}}\nchecker:\n  - {{name: linear, model: register}}\n",
+        "{STEADY}blast_radius_pct: 100\ntarget_class: single-shard-sandbox\nfault: {{injector: process, action: pause, pids: [{}], schedule: {{after_sec: 3, for_sec: 2}}}}\nlanding:\n  - signal: process_state\n{signal}workload: {{driver: redis, kind: register, clients: 4, duration_sec: 9, rate: 300, keys: 3, options: {{timeout_ms: 1000}}}}\nchecker:\n  - {{name: linear, model: register}}\n{BUDGET}",
         server.pid()
     );
     front("redis_pause", server.port, &rest)
@@ -39,6 +40,15 @@ fn a_paused_redis_stays_linearizable_and_the_pause_is_proven_by_both_sides() {
     assert_eq!(verify.status.code(), Some(0), "{}", String::from_utf8_lossy(&verify.stdout));
     let query = place.command(&["ledger", "query", "last-verdict", "redis_pause"]).output().unwrap();
     assert!(String::from_utf8_lossy(&query.stdout).contains("PASS-hardening"));
+}
+
+#[test]
+fn where_no_budget_says_how_many_faults_are_enough_a_pass_is_a_smoke_test() {
+    let Some(server) = redis() else { return };
+    let both = paused_redis(&server, "  - {signal: sli, expr: \"throughput during < 0.7 * throughput before\"}\n");
+    let run = Place::default().run(&both.replace(BUDGET, ""));
+    assert_eq!((run.code, run.verdict()), (Some(0), "PASS-smoke"), "{}{}", run.out, run.err);
+    assert!(run.out.contains("audit items were not checked"), "{}", run.out);
 }
 
 #[test]

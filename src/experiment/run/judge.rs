@@ -352,6 +352,21 @@ fn weak_oracle(stage: &Stage<'_>, checked: &Checked, ops: u64) -> Vec<Audited<We
             format!("{what}; no hardening budget says how much is enough")
         }
     };
+    // How many faults, or which, are enough is the scenario's to say; what it does not say, nobody has checked.
+    let counted = scenario.budgets.hardening.is_some_and(|b| b.faults.is_some());
+    let stated = |item, applies: bool, what: &str| {
+        let answered =
+            if applies && !counted { Answer::Unchecked } else { answer(item, applies.then_some(false), "").answer };
+        Audited { item, answer: answered, looked_at: told(what) }
+    };
+    let own = |item, no: &str| match driver {
+        true => answer(item, Some(false), no),
+        false => Audited {
+            item,
+            answer: Answer::Unchecked,
+            looked_at: "the workload is a command, and nobody looked into it".into(),
+        },
+    };
     let reads = checked.history.as_ref().is_some_and(|h| {
         h.clients().any(|op| op.f().is_some_and(elench_formats::history::is_read) || op.txn().is_some())
     });
@@ -359,28 +374,12 @@ fn weak_oracle(stage: &Stage<'_>, checked: &Checked, ops: u64) -> Vec<Audited<We
         answer(WeakOracle::FinalState, Some(final_only && !reads), by.clone()),
         answer(WeakOracle::Logs, Some(!judged), by.clone()),
         answer(WeakOracle::HealthChecks, Some(!judged), by.clone()),
-        answer(
-            WeakOracle::SingleFailover,
-            failover.then_some(false),
-            told(&format!("{} fault of this kind", scenario.schedule.times)),
-        ),
+        stated(WeakOracle::SingleFailover, failover, &format!("{} fault of this kind", scenario.schedule.times)),
         answer(WeakOracle::NoErrorMetrics, Some(!judged), by),
         answer(WeakOracle::ShortRun, Some(!budgeted && ops < 100), told(&format!("{ops} operations"))),
-        answer(
-            WeakOracle::SymmetricPartitions,
-            partition.then_some(false),
-            "the scenario's partition is one of its budgeted faults",
-        ),
-        answer(
-            WeakOracle::HiddenRetries,
-            if driver { Some(false) } else { None },
-            if driver {
-                "the built-in drivers never retry"
-            } else {
-                "the workload is a command: its client is its own"
-            },
-        ),
-        answer(WeakOracle::WallClockTimestamps, Some(false), "order is by event index, times by one monotonic clock"),
+        stated(WeakOracle::SymmetricPartitions, partition, "one partition, as the scenario declares it"),
+        own(WeakOracle::HiddenRetries, "the built-in drivers never retry"),
+        own(WeakOracle::WallClockTimestamps, "order is by event index, times by one monotonic clock"),
         answer(WeakOracle::OneTopology, None, "the claim is about this topology"),
         answer(WeakOracle::FewSeeds, None, "the claim is about every run, not about a share of them"),
     ]
