@@ -159,27 +159,78 @@ impl ScalarBuilder {
 }
 
 /// A column of lists of scalars; a row may have none.
+///
+/// Rows are views, as in Arrow's `ListView`: several may show the same elements, or one a prefix of another's, so that a
+/// list which is read again and again while it grows is held once. Arrow's plain layout is the case in which each view
+/// begins where the last one ended, and becomes views without copying, as both bounds are parts of its one buffer.
 #[derive(Clone, Debug)]
 pub struct ListCol {
-    pub(crate) offsets: OffsetBuffer<i32>,
+    /// Where each row's elements begin; as many as there are rows.
+    pub(crate) starts: ScalarBuffer<i32>,
+    /// Where they end.
+    pub(crate) ends: ScalarBuffer<i32>,
     pub(crate) nulls: Option<NullBuffer>,
     pub(crate) items: ScalarCol,
 }
 
 impl ListCol {
+    /// From Arrow's layout: each row begins where the last one ended.
+    pub(crate) fn flat(offsets: &OffsetBuffer<i32>, nulls: Option<NullBuffer>, items: ScalarCol) -> Self {
+        let rows = offsets.len() - 1;
+        let bounds: &ScalarBuffer<i32> = offsets.inner();
+        ListCol { starts: bounds.slice(0, rows), ends: bounds.slice(1, rows), nulls, items }
+    }
+
     /// The list of a row.
     #[inline]
     pub fn get(&self, i: usize) -> Option<ListRef<'_>> {
         if self.nulls.as_ref().is_some_and(|n| n.is_null(i)) {
             return None;
         }
-        let (start, end) = (self.offsets[i] as usize, self.offsets[i + 1] as usize);
+        let (start, end) = (self.starts[i] as usize, self.ends[i] as usize);
         Some(ListRef { items: &self.items, start, len: end - start })
+    }
+
+    /// Number of rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The elements that rows show, and maybe others between them: first, and number.
+    pub(crate) fn extent(&self) -> (usize, usize) {
+        let views = || self.starts.iter().zip(self.ends.iter()).filter(|(start, end)| start < end);
+        let first = views().map(|(&start, _)| start).min().unwrap_or(0);
+        let last = views().map(|(_, &end)| end).max().unwrap_or(0);
+        (first as usize, (last - first) as usize)
+    }
+
+    /// Arrow's layout: offsets from zero, and the elements of all rows one after the other. `None` when those are more
+    /// than 2^31. Copies elements only where views overlap or leave gaps.
+    pub(crate) fn flattened(&self) -> Option<(OffsetBuffer<i32>, ScalarCol)> {
+        let lengths = || (0..self.rows()).map(|i| self.get(i).map_or(0, |l| l.len()));
+        let total: usize = lengths().sum();
+        i32::try_from(total).ok()?;
+        let offsets = OffsetBuffer::from_lengths(lengths());
+        let (first, extent) = self.extent();
+        let in_order = extent == total
+            && (0..self.rows()).all(|i| self.get(i).is_none_or(|l| l.len == 0 || l.start - first == offsets[i] as usize));
+        if in_order {
+            return Some((offsets, self.items.slice(first, total)));
+        }
+        let mut items = ScalarBuilder::with_capacity(total);
+        for list in (0..self.rows()).filter_map(|i| self.get(i)) {
+            match list.as_ints() {
+                Some(ints) => items.push_ints(ints),
+                None => list.iter().for_each(|s| items.push(s)),
+            }
+        }
+        Some((offsets, items.finish()))
     }
 
     pub(crate) fn slice(&self, at: usize, len: usize) -> Self {
         ListCol {
-            offsets: self.offsets.slice(at, len),
+            starts: self.starts.slice(at, len),
+            ends: self.ends.slice(at, len),
             nulls: self.nulls.as_ref().map(|n| n.slice(at, len)),
             items: self.items.clone(),
         }
@@ -291,10 +342,9 @@ impl ListBuilder {
 
     /// The column, if any row has a list.
     pub fn finish(self) -> Option<ListCol> {
-        self.any.then(|| ListCol {
-            offsets: OffsetBuffer::new(ScalarBuffer::from(self.offsets)),
-            nulls: if self.valid.iter().all(|&v| v) { None } else { Some(NullBuffer::from(self.valid)) },
-            items: self.items.finish(),
+        self.any.then(|| {
+            let nulls = if self.valid.iter().all(|&v| v) { None } else { Some(NullBuffer::from(self.valid)) };
+            ListCol::flat(&OffsetBuffer::new(ScalarBuffer::from(self.offsets)), nulls, self.items.finish())
         })
     }
 }

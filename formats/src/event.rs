@@ -76,7 +76,7 @@ pub enum Process {
 }
 
 /// A value, shredded. Ranges point into the arenas of the batch it stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cell {
     /// `nil`, or nothing was said.
     Nil,
@@ -95,7 +95,7 @@ pub enum Cell {
 }
 
 /// A range of an arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Span {
     /// First element.
     pub start: u32,

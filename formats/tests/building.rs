@@ -290,3 +290,66 @@ fn batches_from_several_pools_name_the_same_things() {
     assert_eq!(h.op(0).output(), h.op(2).output());
     assert_eq!(h.op(0).f_code(), h.op(2).f_code());
 }
+
+/// A list-append history in which each of `reads` transactions appends once to a key of its own choice and reads that key.
+fn growing(reads: usize, keys: usize, show: impl Fn(usize, usize) -> String) -> String {
+    let mut out = String::new();
+    for i in 0..reads {
+        let (key, grown) = (i % keys, i / keys + 1);
+        let value = |read: &str| format!("[[:append {key} {grown}] [:r {key} {read}]]");
+        for (kind, value) in [("invoke", value("nil")), ("ok", value(&show(key, grown)))] {
+            out += &format!("{{:index {}, :time 0, :type :{kind}, :process 0, :f :txn, :value {value}}}\n", {
+                2 * i + usize::from(kind == "ok")
+            });
+        }
+    }
+    out
+}
+
+fn read_edn(text: &str) -> History {
+    let mut builder = HistoryBuilder::new(BuildOptions::default());
+    elench_formats::edn::events::read(&mut text.as_bytes(), 1, &mut |batch| builder.push(batch)).unwrap();
+    builder.finish().unwrap()
+}
+
+fn list_of(n: usize) -> String {
+    let elements: Vec<String> = (1..=n).map(|i| i.to_string()).collect();
+    format!("[{}]", elements.join(" "))
+}
+
+#[test]
+fn a_list_that_is_read_while_it_grows_is_held_once() {
+    let (reads, keys) = (3000, 3);
+    let text = growing(reads, keys, |_, grown| list_of(grown));
+    let h = read_edn(&text);
+    // Each of the keys has 1,000 reads of 500 elements on average: twelve megabytes if each were held by itself.
+    assert!(h.memory() < 600_000, "{} bytes", h.memory());
+    assert_eq!(edn(&h), text);
+}
+
+#[test]
+fn reads_that_contradict_each_other_are_all_held() {
+    let shows = |key: usize, grown: usize| match grown % 7 {
+        0 => "[]".to_string(),
+        1 => format!("[{key} 9 9 9 9 9 9]"),
+        2 => "nil".to_string(),
+        3 => format!("[1 2 {grown}]"),
+        _ => list_of(grown),
+    };
+    let text = growing(500, 5, shows);
+    assert_eq!(edn(&read_edn(&text)), text);
+}
+
+#[test]
+fn lists_of_keys_that_look_alike_do_not_mix() {
+    let one = |index: usize, kind: &str, key: &str, list: &str| {
+        format!("{{:index {index}, :time 0, :type :{kind}, :process 0, :f :txn, :value [[:r {key} {list}]]}}\n")
+    };
+    let keys = ["1", "\"1\"", "nil", ":a", "1", "4095", "4096", "-1", "99999999999"];
+    let text: String = keys
+        .iter()
+        .enumerate()
+        .flat_map(|(i, key)| [one(2 * i, "invoke", key, "nil"), one(2 * i + 1, "ok", key, &format!("[{i} 7]"))])
+        .collect();
+    assert_eq!(edn(&read_edn(&text)), text);
+}

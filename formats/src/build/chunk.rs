@@ -5,6 +5,8 @@ use std::mem::take;
 
 use arrow_array::{BooleanArray, Int64Array, UInt16Array, UInt32Array, UInt64Array};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 use super::{NO_CODE, NO_INDEX, NO_TEXT, intern};
 use crate::columns::{
@@ -73,9 +75,12 @@ pub(super) struct OpenChunk {
     /// `(row, name, text)` of the completion, and of the invocation.
     pub(super) extra: Vec<(u32, TextId, TextId)>,
     pub(super) invoke_extra: Vec<(u32, TextId, TextId)>,
+    /// Elements of lists and sets: packed, they are the columns' items as they are.
     pub(super) ints: Vec<i64>,
     pub(super) cells: Vec<Cell>,
     pub(super) mops: Vec<Mop>,
+    /// The longest list that was read of each key.
+    longest: Longest,
 }
 
 pub(super) const NO_TXN: Span = Span { start: u32::MAX, len: 0 };
@@ -119,8 +124,56 @@ impl Default for OpenChunk {
             ints: Vec::new(),
             cells: Vec::new(),
             mops: Vec::new(),
+            longest: Longest::default(),
         }
     }
+}
+
+/// The longest list read of each key within a chunk, for reads mostly show a prefix of what others showed.
+///
+/// Small integer keys are found without hashing.
+#[derive(Debug, Default)]
+struct Longest {
+    small: Vec<Room>,
+    others: HashMap<Cell, Room, FixedState>,
+}
+
+/// A list in the arena, and how many elements there is room for where it lies.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    list: Span,
+    room: u32,
+}
+
+impl Longest {
+    const SMALL: usize = 1 << 12;
+
+    #[inline]
+    fn of(&mut self, key: Cell) -> &mut Room {
+        match key {
+            Cell::Int(k) if (0..Self::SMALL as i64).contains(&k) => {
+                let k = k as usize;
+                if k >= self.small.len() {
+                    self.small.resize(k + 1, Room::default());
+                }
+                &mut self.small[k]
+            }
+            _ => self.others.entry(key).or_default(),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.small.clear();
+        self.others.clear();
+    }
+}
+
+fn room_for(elements: usize) -> Result<()> {
+    if elements <= i32::MAX as usize {
+        return Ok(());
+    }
+    Err(ReadError::new("more than 2^31 list elements within 65,536 operations")
+        .hint("lists that are prefixes of one another are held once; these differ. Is this a history?"))
 }
 
 /// Does a completion's transaction say what its invocation's said, and what the reads returned?
@@ -141,12 +194,42 @@ pub(super) fn refines(chunk: &OpenChunk, invoked: Span, completed: Span, is_read
 impl OpenChunk {
     pub(super) fn push_ints(&mut self, ints: &[i64]) -> Result<Span> {
         let start = self.ints.len();
-        if start + ints.len() > i32::MAX as usize {
-            return Err(ReadError::new("more than 2^31 list elements within 65,536 operations")
-                .hint("no checker could hold such lists; is this a history?"));
-        }
+        room_for(start + ints.len())?;
         self.ints.extend_from_slice(ints);
         Ok(Span { start: start as u32, len: ints.len() as u32 })
+    }
+
+    /// A list that was read of a key: where it is a prefix of one that was read before, its elements are that one's; where
+    /// it continues the longest so far, only what is new is added. So the arena holds O(longest list) elements a key
+    /// unless reads contradict each other, and each read costs one comparison.
+    pub(super) fn push_read(&mut self, key: Cell, ints: &[i64]) -> Result<Span> {
+        let Room { list: longest, room } = *self.longest.of(key);
+        let known = &self.ints[longest.range()];
+        let len = ints.len() as u32;
+        if ints.len() <= known.len() {
+            return match known[..ints.len()] == *ints {
+                true => Ok(Span { start: longest.start, len }),
+                false => self.push_ints(ints),
+            };
+        }
+        if ints[..known.len()] != *known {
+            return self.push_ints(ints);
+        }
+        let start = longest.start as usize;
+        let list = Span { start: longest.start, len };
+        if ints.len() <= room as usize {
+            self.ints[start + longest.len as usize..start + ints.len()].copy_from_slice(&ints[longest.len as usize..]);
+            *self.longest.of(key) = Room { list, room };
+            return Ok(list);
+        }
+        // Twice the room each time that the list moves: what all its places take is linear in its length.
+        let list = self.push_ints(ints)?;
+        let room = if longest.len == 0 { len } else { 2 * len };
+        let end = list.start as usize + room as usize;
+        room_for(end)?;
+        self.ints.resize(end, 0);
+        *self.longest.of(key) = Room { list, room };
+        Ok(list)
     }
 
     pub(super) fn pair(&mut self, key: Cell, value: Cell) -> Cell {
@@ -241,23 +324,14 @@ impl OpenChunk {
         })
     }
 
+    /// Views of the arena, which becomes their items when the chunk is packed.
     fn lists(&self, spans: impl ExactSizeIterator<Item = Option<Span>> + Clone) -> ListCol {
-        let elements = spans.clone().map(|s| s.map_or(0, |s| s.len as usize)).sum();
-        let mut items: Vec<i64> = Vec::with_capacity(elements);
-        let mut offsets = Vec::with_capacity(spans.len() + 1);
-        offsets.push(0i32);
-        for span in spans.clone() {
-            if let Some(span) = span {
-                items.extend_from_slice(&self.ints[span.range()]);
-            }
-            // Chunks hold 65,536 rows and are refused long before 2^31 elements.
-            offsets.push(items.len().min(i32::MAX as usize) as i32);
-        }
-        let ints = (!items.is_empty()).then(|| items.into());
+        let bounds = spans.clone().map(Option::unwrap_or_default);
         ListCol {
-            offsets: OffsetBuffer::new(offsets.into()),
+            starts: bounds.clone().map(|s| s.start as i32).collect(),
+            ends: bounds.map(|s| (s.start + s.len) as i32).collect(),
             nulls: validity_of(spans.map(|s| s.is_some())),
-            items: ScalarCol { ints, texts: None },
+            items: ScalarCol::default(),
         }
     }
 
@@ -299,15 +373,32 @@ impl OpenChunk {
         }
     }
 
+    /// Makes the arena the items of the columns that are views of it.
+    fn show_items<'a>(&mut self, lists: impl Iterator<Item = &'a mut ListCol>) {
+        let mut ints = take(&mut self.ints);
+        let expected = ints.len();
+        ints.shrink_to_fit();
+        if ints.is_empty() {
+            return;
+        }
+        let items = Int64Array::new(ints.into(), None);
+        let views = lists.filter(|l| l.items.is_void());
+        views.for_each(|l| l.items.ints = Some(items.clone()));
+        // The next rows mostly need about as much; pages that are not touched cost nothing.
+        self.ints.reserve(expected + expected / 4);
+    }
+
     /// Arrow arrays of these rows, of which none is left. The memory of what is no column is kept for the next rows.
     pub(super) fn pack(&mut self, shared: &mut Shared) -> Result<Chunk> {
         let rows = self.index.len();
-        let input = self.values(self.input.iter(), shared)?;
-        let output = self.values(self.output.iter(), shared)?;
-        let txn = match self.txn.take(rows) {
+        let mut input = self.values(self.input.iter(), shared)?;
+        let mut output = self.values(self.output.iter(), shared)?;
+        let mut txn = match self.txn.take(rows) {
             Some(spans) => Some(self.txns(&spans, shared)?),
             None => None,
         };
+        let values = [Some(&mut input), Some(&mut output), txn.as_mut().map(|t| &mut t.value)];
+        self.show_items(values.into_iter().flatten().flat_map(|v| [&mut v.lists, &mut v.sets]).flatten());
         let key = self.key.take(rows).map_or_else(ScalarCol::default, |keys| {
             let mut out = ScalarBuilder::with_capacity(rows);
             keys.into_iter().for_each(|k| out.push(k));
@@ -337,7 +428,7 @@ impl OpenChunk {
         self.open = 0;
         self.input.clear();
         self.output.clear();
-        self.ints.clear();
+        self.longest.clear();
         self.cells.clear();
         self.mops.clear();
         Ok(chunk)

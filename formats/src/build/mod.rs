@@ -760,7 +760,12 @@ impl HistoryBuilder {
                 for &mop in &batch.mops[span.range()] {
                     let f = u32::from(self.function(remap, &batch.texts, mop.f)?);
                     let key = self.import_plain(e, remap, at, mop.key)?;
-                    let value = self.import_plain(e, remap, at, mop.value)?;
+                    let value = match mop.value {
+                        Cell::List(span) if self.reads[f as usize] => {
+                            Cell::List(open_chunk(&mut self.chunks, at)?.push_read(key, &batch.ints[span.range()])?)
+                        }
+                        value => self.import_plain(e, remap, at, value)?,
+                    };
                     open_chunk(&mut self.chunks, at)?.mops.push(Mop { f, key, value });
                 }
                 Cell::Txn(Span { start, len: span.len })

@@ -168,8 +168,9 @@ impl OpenChunk {
             }
         }
         for (i, mop) in completed.iter().enumerate() {
-            self.mops[invoked.start as usize + i].value = match mop.value {
-                Cell::List(span) => Cell::List(self.push_ints(&tables.ints[span.range()])?),
+            let at = invoked.start as usize + i;
+            self.mops[at].value = match mop.value {
+                Cell::List(span) => Cell::List(self.push_read(self.mops[at].key, &tables.ints[span.range()])?),
                 value => value,
             };
         }

@@ -121,8 +121,8 @@ fn value_bytes(v: &ValueCol) -> usize {
 }
 
 fn list_bytes(l: &ListCol) -> usize {
-    let (at, len) = span(&l.offsets);
-    l.offsets.len() * 4 + l.offsets.len().div_ceil(8) + scalar_bytes(&l.items.slice(at, len))
+    let (at, len) = l.extent();
+    l.rows() * 8 + l.rows().div_ceil(8) + scalar_bytes(&l.items.slice(at, len))
 }
 
 /// First element and number of elements that offsets cover.

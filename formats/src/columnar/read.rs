@@ -757,7 +757,7 @@ impl Pools {
             _ => Kind::Plain,
         };
         let items = self.scalars(&format!("{slot}[]"), &items, element)?;
-        Ok(Some(ListCol { offsets, nulls: array.nulls().filter(|n| n.null_count() > 0).cloned(), items }))
+        Ok(Some(ListCol::flat(&offsets, array.nulls().filter(|n| n.null_count() > 0).cloned(), items)))
     }
 
     /// Sets are integers, ascending; those of others are made so.
@@ -767,12 +767,12 @@ impl Pools {
             return Err(ReadError::new(format!("column `{slot}`: a set holds integers only")));
         }
         let values = list.items.ints.as_ref().map_or(&[][..], |a| a.values());
-        let ascending = |w: &[i32]| values[w[0] as usize..w[1] as usize].windows(2).all(|v| v[0] < v[1]);
-        if list.offsets.windows(2).all(ascending) {
+        let ascending = |(&from, &to): (&i32, &i32)| values[from as usize..to as usize].windows(2).all(|v| v[0] < v[1]);
+        if list.starts.iter().zip(list.ends.iter()).all(ascending) {
             return Ok(Some(list));
         }
         let mut out = ListBuilder::default();
-        for i in 0..list.offsets.len() - 1 {
+        for i in 0..list.rows() {
             match list.get(i).and_then(|l| l.as_ints()) {
                 None => out.none(),
                 Some(ints) => {

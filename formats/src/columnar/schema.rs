@@ -299,11 +299,11 @@ fn text_mode(mut ids: impl Iterator<Item = u32>, plain: &[bool]) -> Option<TextM
 }
 
 fn values(col: &ValueCol, rows: usize, plain: &[bool]) -> Values {
-    let used = |l: &&ListCol| l.nulls.as_ref().is_none_or(|n| n.null_count() < n.len()) && l.offsets.len() > 1;
+    let used = |l: &&ListCol| l.nulls.as_ref().is_none_or(|n| n.null_count() < n.len()) && l.rows() > 0;
     Values {
         scalars: scalars(&col.scalars, rows, plain),
         lists: col.lists.as_ref().filter(used).map(|l| {
-            let (at, len) = span(&l.offsets);
+            let (at, len) = l.extent();
             scalars(&l.items.slice(at, len), len, plain)
         }),
         sets: col.sets.as_ref().filter(used).is_some(),

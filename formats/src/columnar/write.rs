@@ -219,7 +219,7 @@ impl ValueDictionaries {
     fn add(&mut self, col: &ValueCol, rows: usize) -> Result<()> {
         self.scalars.add_scalars(&col.scalars, rows)?;
         if let Some(lists) = &col.lists {
-            let (at, len) = span(&lists.offsets);
+            let (at, len) = lists.extent();
             self.lists.add_scalars(&lists.items.slice(at, len), len)?;
         }
         Ok(())
@@ -257,11 +257,13 @@ fn rebased(offsets: &OffsetBuffer<i32>) -> OffsetBuffer<i32> {
 fn list(field: &Field, col: &Option<ListCol>, rows: usize, dictionary: &Dictionary) -> Result<ArrayRef> {
     let DataType::List(element) = field.data_type() else { return Err(internal("a list column is none")) };
     let Some(col) = col else { return Ok(boxed(ListArray::new_null(Arc::clone(element), rows))) };
-    let (at, len) = span(&col.offsets);
-    let items = dictionary.scalars(&col.items.slice(at, len), len)?;
-    Ok(boxed(
-        ListArray::try_new(Arc::clone(element), rebased(&col.offsets), items, col.nulls.clone()).map_err(internal)?,
-    ))
+    let (offsets, items) = col.flattened().ok_or_else(|| {
+        ReadError::new("more than 2^31 list elements within a chunk of operations do not fit the columnar form")
+            .hint("check the history in the format that it has")
+    })?;
+    let len = offsets.last().map_or(0, |&end| end as usize);
+    let items = dictionary.scalars(&items, len)?;
+    Ok(boxed(ListArray::try_new(Arc::clone(element), offsets, items, col.nulls.clone()).map_err(internal)?))
 }
 
 fn internal(e: impl std::fmt::Display) -> ReadError {
