@@ -13,7 +13,7 @@ use elench_checkers::descriptive::{ExceptionGroup, Stats, exceptions, stats};
 use elench_checkers::findings::Findings;
 use elench_checkers::linear::read::registers::{FailedCas, NilReads};
 use elench_checkers::linear::staleness::{Staleness, check_k_atomic, smallest_k, undefined};
-use elench_checkers::linear::{Evidence, Problem};
+use elench_checkers::linear::{Evidence, Problem, Problems};
 use elench_checkers::model::Register;
 use elench_checkers::outcome::Outcome;
 use elench_checkers::txn::Each;
@@ -24,7 +24,7 @@ pub use crate::judge::{MODELS, ModelInfo};
 use crate::battery::{self, Settings};
 use crate::evidence::{Anomalies, Row};
 use crate::isolation::{self, Asked, Isolation};
-use crate::judge::{Case, Judge, Problems, Reads};
+use crate::judge::{Case, Judge, Reads};
 use crate::report::violation_key;
 use crate::workload::{Workload, guess};
 

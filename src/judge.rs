@@ -2,12 +2,10 @@
 //!
 //! A [`Judge`] is a model by name, or a user's table; [`Judge::read`] turns a history into problems of it, a key each.
 
-use elench_checkers::Budget;
 use elench_checkers::linear::read::registers::{FailedCas, NilReads, Options as RegisterOptions, Registers, registers};
 use elench_checkers::linear::read::{Misfit, Object, Reading, Settings, Unfit, read};
-use elench_checkers::linear::{Evidence, Problem, check_keys, sequential};
-use elench_checkers::model::{AnyModel, Register};
-use elench_checkers::outcome::{Coverage, OpId, Outcome};
+use elench_checkers::linear::Problems;
+use elench_checkers::outcome::Coverage;
 use elench_formats::{History, Value};
 
 use crate::check::BadRequest;
@@ -252,15 +250,6 @@ pub struct Reads {
     pub nil_reads: NilReads,
 }
 
-/// Problems, by kind of model.
-#[derive(Debug)]
-pub enum Problems {
-    /// Of registers.
-    Registers(Vec<Problem<Register>>),
-    /// Of any other object.
-    Objects(Vec<Problem<AnyModel>>),
-}
-
 /// A history as a model sees it.
 #[derive(Debug)]
 pub struct Case {
@@ -280,35 +269,6 @@ pub struct Case {
     pub silent_reads: u64,
     /// What a failed cas was taken to say.
     pub failed_cas: FailedCas,
-}
-
-impl Problems {
-    /// Is each key linearizable?
-    pub fn linear(&self, budget: &Budget, evidence: &Evidence) -> Outcome {
-        match self {
-            Problems::Registers(problems) => check_keys(problems, budget, evidence),
-            Problems::Objects(problems) => check_keys(problems, budget, evidence),
-        }
-    }
-
-    /// Are all keys together sequentially consistent?
-    pub fn sequential(&self, budget: &Budget, evidence: &Evidence) -> Outcome {
-        match self {
-            Problems::Registers(problems) => sequential::check_sequential(problems, budget, evidence),
-            Problems::Objects(problems) => sequential::check_sequential(problems, budget, evidence),
-        }
-    }
-
-    /// Does this order of all keys' operations keep each process's order, legally?
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn verify_sequential(&self, order: &[OpId]) -> Result<(), String> {
-        match self {
-            Problems::Registers(problems) => sequential::verify_sequential(problems, order),
-            Problems::Objects(problems) => sequential::verify_sequential(problems, order),
-        }
-    }
 }
 
 fn as_registers(history: &History, cas: bool, how: &Reads) -> Result<Case, Misfit> {

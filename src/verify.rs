@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use elench_checkers::linear::read::registers::{FailedCas, NilReads};
 use elench_checkers::linear::verify::{has_order, verify as verify_order};
-use elench_checkers::linear::{Operation, Problem};
+use elench_checkers::linear::{Operation, Problem, Problems};
 use elench_checkers::model::Model;
 use elench_checkers::outcome::OpId;
 use elench_checkers::txn::register::Assumptions;
@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 
 use crate::certificate;
 use crate::isolation::Holder;
-use crate::judge::{Case, Judge, Problems, Reads};
+use crate::judge::{Case, Judge, Reads};
 
 /// Configurations to try at most for one core: some seconds.
 const LIMIT: usize = 1 << 21;

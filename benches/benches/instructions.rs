@@ -14,7 +14,7 @@ use elench::generate::{GenOptions, Isolation, Values, Workload};
 use elench_benches::{Samples, history, measuring};
 use elench_checkers::Budget;
 use elench_checkers::linear::read::registers::{Options, Registers, registers};
-use elench_checkers::linear::{Evidence, check_keys};
+use elench_checkers::linear::{Evidence, Problems};
 use elench_checkers::txn::register::{Assumptions, check_rw_register};
 use elench_checkers::txn::{self, check_list_append};
 use elench_formats::History;
@@ -49,6 +49,8 @@ fn main() -> Result<()> {
         && child == CHILD
     {
         let (_, prepare) = PATHS[path.parse::<usize>()?];
+        // Only what the calling thread does is counted, so it is the one that works.
+        rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build_global()?;
         counted(prepare()?);
         return Ok(());
     }
@@ -128,12 +130,13 @@ fn check(clients: u32, values: Values, search_only: bool) -> Result<Box<dyn FnOn
     let options = GenOptions { ops: OPS, clients, values, ..GenOptions::new(Workload::Register) };
     let Registers { problems, .. } = registers(&history(&options)?, &Options::default()).map_err(|m| m.why)?;
     let evidence = Evidence { search_only, ..Evidence::default() };
-    Ok(Box::new(move || drop(black_box(check_keys(&problems, &Budget::unlimited().threads(1), &evidence)))))
+    let problems = Problems::Registers(problems);
+    Ok(Box::new(move || drop(black_box(problems.linear(&Budget::unlimited().threads(1), &evidence)))))
 }
 
 fn isolation(workload: Workload, isolation: Isolation) -> Result<Box<dyn FnOnce()>> {
     let history = history(&GenOptions { ops: OPS, isolation, ..GenOptions::new(workload) })?;
-    let (options, budget) = (txn::Options::default(), Budget::unlimited().threads(1));
+    let (options, budget) = (txn::Options::default(), Budget::unlimited());
     Ok(match workload {
         Workload::RwRegister => Box::new(move || {
             drop(black_box(check_rw_register(&history, &options, Assumptions::default(), &budget)));

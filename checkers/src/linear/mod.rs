@@ -23,6 +23,7 @@ mod frontier;
 mod log;
 pub mod monitor;
 pub mod online;
+mod problems;
 pub mod read;
 mod search;
 pub mod sequential;
@@ -32,6 +33,8 @@ pub mod staleness;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod verify;
+
+pub use problems::Problems;
 
 use search::Found;
 use solve::Failure;
