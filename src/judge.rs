@@ -2,9 +2,9 @@
 //!
 //! A [`Judge`] is a model by name, or a user's table; [`Judge::read`] turns a history into problems of it, a key each.
 
+use elench_checkers::linear::Problems;
 use elench_checkers::linear::read::registers::{FailedCas, NilReads, Options as RegisterOptions, Registers, registers};
 use elench_checkers::linear::read::{Misfit, Object, Reading, Settings, Unfit, read};
-use elench_checkers::linear::Problems;
 use elench_checkers::outcome::Coverage;
 use elench_formats::{History, Value};
 

@@ -213,7 +213,8 @@ impl ListCol {
         let offsets = OffsetBuffer::from_lengths(lengths());
         let (first, extent) = self.extent();
         let in_order = extent == total
-            && (0..self.rows()).all(|i| self.get(i).is_none_or(|l| l.len == 0 || l.start - first == offsets[i] as usize));
+            && (0..self.rows())
+                .all(|i| self.get(i).is_none_or(|l| l.len == 0 || l.start - first == offsets[i] as usize));
         if in_order {
             return Some((offsets, self.items.slice(first, total)));
         }

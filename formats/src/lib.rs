@@ -13,6 +13,7 @@ pub mod history;
 pub mod jepsen;
 pub mod json;
 pub mod listing;
+mod lists;
 pub mod notation;
 pub mod open;
 mod order;

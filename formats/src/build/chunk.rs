@@ -5,17 +5,16 @@ use std::mem::take;
 
 use arrow_array::{BooleanArray, Int64Array, UInt16Array, UInt32Array, UInt64Array};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 
 use super::{NO_CODE, NO_INDEX, NO_TEXT, intern};
 use crate::columns::{
     ExtraBuilder, ExtraCol, ListCol, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, optional,
     validity,
 };
-use crate::error::{ReadError, Result};
+use crate::error::Result;
 use crate::event::{Arenas, Cell, Mop, NONE, Span, TextId};
 use crate::history::{Chunk, Shared, Status, is_read};
+use crate::lists::ListArena;
 
 /// A column that few histories have: nothing is stored until a row has a value.
 #[derive(Debug)]
@@ -76,11 +75,9 @@ pub(super) struct OpenChunk {
     pub(super) extra: Vec<(u32, TextId, TextId)>,
     pub(super) invoke_extra: Vec<(u32, TextId, TextId)>,
     /// Elements of lists and sets: packed, they are the columns' items as they are.
-    pub(super) ints: Vec<i64>,
+    pub(super) ints: ListArena,
     pub(super) cells: Vec<Cell>,
     pub(super) mops: Vec<Mop>,
-    /// The longest list that was read of each key.
-    longest: Longest,
 }
 
 pub(super) const NO_TXN: Span = Span { start: u32::MAX, len: 0 };
@@ -121,59 +118,11 @@ impl Default for OpenChunk {
             fault_epoch: Rare::new(NO_TEXT),
             extra: Vec::new(),
             invoke_extra: Vec::new(),
-            ints: Vec::new(),
+            ints: ListArena::default(),
             cells: Vec::new(),
             mops: Vec::new(),
-            longest: Longest::default(),
         }
     }
-}
-
-/// The longest list read of each key within a chunk, for reads mostly show a prefix of what others showed.
-///
-/// Small integer keys are found without hashing.
-#[derive(Debug, Default)]
-struct Longest {
-    small: Vec<Room>,
-    others: HashMap<Cell, Room, FixedState>,
-}
-
-/// A list in the arena, and how many elements there is room for where it lies.
-#[derive(Clone, Copy, Debug, Default)]
-struct Room {
-    list: Span,
-    room: u32,
-}
-
-impl Longest {
-    const SMALL: usize = 1 << 12;
-
-    #[inline]
-    fn of(&mut self, key: Cell) -> &mut Room {
-        match key {
-            Cell::Int(k) if (0..Self::SMALL as i64).contains(&k) => {
-                let k = k as usize;
-                if k >= self.small.len() {
-                    self.small.resize(k + 1, Room::default());
-                }
-                &mut self.small[k]
-            }
-            _ => self.others.entry(key).or_default(),
-        }
-    }
-
-    fn clear(&mut self) {
-        self.small.clear();
-        self.others.clear();
-    }
-}
-
-fn room_for(elements: usize) -> Result<()> {
-    if elements <= i32::MAX as usize {
-        return Ok(());
-    }
-    Err(ReadError::new("more than 2^31 list elements within 65,536 operations")
-        .hint("lists that are prefixes of one another are held once; these differ. Is this a history?"))
 }
 
 /// Does a completion's transaction say what its invocation's said, and what the reads returned?
@@ -192,62 +141,18 @@ pub(super) fn refines(chunk: &OpenChunk, invoked: Span, completed: Span, is_read
 }
 
 impl OpenChunk {
-    pub(super) fn push_ints(&mut self, ints: &[i64]) -> Result<Span> {
-        let start = self.ints.len();
-        room_for(start + ints.len())?;
-        self.ints.extend_from_slice(ints);
-        Ok(Span { start: start as u32, len: ints.len() as u32 })
-    }
-
-    /// A list that was read of a key: where it is a prefix of one that was read before, its elements are that one's; where
-    /// it continues the longest so far, only what is new is added. So the arena holds O(longest list) elements a key
-    /// unless reads contradict each other, and each read costs one comparison.
-    pub(super) fn push_read(&mut self, key: Cell, ints: &[i64]) -> Result<Span> {
-        let Room { list: longest, room } = *self.longest.of(key);
-        let known = &self.ints[longest.range()];
-        let len = ints.len() as u32;
-        if ints.len() <= known.len() {
-            return match known[..ints.len()] == *ints {
-                true => Ok(Span { start: longest.start, len }),
-                false => self.push_ints(ints),
-            };
-        }
-        if ints[..known.len()] != *known {
-            return self.push_ints(ints);
-        }
-        let start = longest.start as usize;
-        let list = Span { start: longest.start, len };
-        if ints.len() <= room as usize {
-            self.ints[start + longest.len as usize..start + ints.len()].copy_from_slice(&ints[longest.len as usize..]);
-            *self.longest.of(key) = Room { list, room };
-            return Ok(list);
-        }
-        // Twice the room each time that the list moves: what all its places take is linear in its length.
-        let list = self.push_ints(ints)?;
-        let room = if longest.len == 0 { len } else { 2 * len };
-        let end = list.start as usize + room as usize;
-        room_for(end)?;
-        self.ints.resize(end, 0);
-        *self.longest.of(key) = Room { list, room };
-        Ok(list)
-    }
-
-    pub(super) fn pair(&mut self, key: Cell, value: Cell) -> Cell {
+    pub(super) fn pair(&mut self, key: Cell, value: Cell) -> Result<Cell> {
         if let (Cell::Int(k), Cell::Int(v)) = (key, value) {
-            let start = self.ints.len() as u32;
-            self.ints.extend([k, v]);
-            return Cell::List(Span { start, len: 2 });
+            return Ok(Cell::List(self.ints.push(&[k, v])?));
         }
         let start = self.cells.len() as u32;
         self.cells.extend([key, value]);
-        Cell::Seq(Span { start, len: 2 })
+        Ok(Cell::Seq(Span { start, len: 2 }))
     }
 
     fn same(&self, a: Cell, b: Cell) -> bool {
         match (a, b) {
-            (Cell::List(a), Cell::List(b)) | (Cell::Set(a), Cell::Set(b)) => {
-                self.ints[a.range()] == self.ints[b.range()]
-            }
+            (Cell::List(a), Cell::List(b)) | (Cell::Set(a), Cell::Set(b)) => self.ints.get(a) == self.ints.get(b),
             (Cell::Seq(a), Cell::Seq(b)) => {
                 a.len == b.len
                     && self.cells[a.range()].iter().zip(&self.cells[b.range()]).all(|(&a, &b)| self.same(a, b))
@@ -258,7 +163,8 @@ impl OpenChunk {
 
     pub(super) fn write_edn(&self, cell: Cell, shared: &Shared, out: &mut String) {
         let OpenChunk { ints, cells, mops, .. } = self;
-        Arenas { ints, cells, mops, texts: &shared.texts, functions: &shared.functions }.write_edn(cell, out);
+        Arenas { ints: ints.ints(), cells, mops, texts: &shared.texts, functions: &shared.functions }
+            .write_edn(cell, out);
     }
 
     fn scalar(&self, cell: Cell, shared: &mut Shared) -> Result<Scalar> {
@@ -277,11 +183,11 @@ impl OpenChunk {
     fn push_value(&self, cell: Cell, shared: &mut Shared, out: &mut ValueBuilder) -> Result<()> {
         match cell {
             Cell::List(span) => {
-                out.list().ints(&self.ints[span.range()]);
+                out.list().ints(self.ints.get(span));
                 out.end_list();
             }
             Cell::Set(span) => {
-                out.set().ints(&self.ints[span.range()]);
+                out.set().ints(self.ints.get(span));
                 out.end_set();
             }
             Cell::Seq(span) => {
@@ -375,17 +281,8 @@ impl OpenChunk {
 
     /// Makes the arena the items of the columns that are views of it.
     fn show_items<'a>(&mut self, lists: impl Iterator<Item = &'a mut ListCol>) {
-        let mut ints = take(&mut self.ints);
-        let expected = ints.len();
-        ints.shrink_to_fit();
-        if ints.is_empty() {
-            return;
-        }
-        let items = Int64Array::new(ints.into(), None);
-        let views = lists.filter(|l| l.items.is_void());
-        views.for_each(|l| l.items.ints = Some(items.clone()));
-        // The next rows mostly need about as much; pages that are not touched cost nothing.
-        self.ints.reserve(expected + expected / 4);
+        let Some(items) = self.ints.take() else { return };
+        lists.filter(|l| l.items.is_void()).for_each(|l| l.items.ints = Some(items.clone()));
     }
 
     /// Arrow arrays of these rows, of which none is left. The memory of what is no column is kept for the next rows.
@@ -428,7 +325,6 @@ impl OpenChunk {
         self.open = 0;
         self.input.clear();
         self.output.clear();
-        self.longest.clear();
         self.cells.clear();
         self.mops.clear();
         Ok(chunk)

@@ -144,12 +144,12 @@ impl HistoryBuilder {
         };
         let special = (self.special.value, Cell::Text(self.special.bare_nil));
         let chunk = open_chunk(&mut self.chunks, at)?;
-        chunk.input[r] = chunk.pair(key, chunk.input[r]);
+        chunk.input[r] = chunk.pair(key, chunk.input[r])?;
         if chunk.complete_index[r] == NO_INDEX {
             return Ok(());
         }
         if chunk.output[r] != special.1 {
-            chunk.output[r] = chunk.pair(key, chunk.output[r]);
+            chunk.output[r] = chunk.pair(key, chunk.output[r])?;
             return Ok(());
         }
         chunk.output[r] = Cell::Nil;

@@ -742,8 +742,8 @@ impl HistoryBuilder {
         Ok(match cell {
             Cell::Nil | Cell::Int(_) => cell,
             Cell::Text(id) => Cell::Text(map_id(&mut remap.texts, id, &batch.texts, &mut self.shared.texts)?),
-            Cell::List(span) => Cell::List(chunk.push_ints(&batch.ints[span.range()])?),
-            Cell::Set(span) => Cell::Set(chunk.push_ints(&batch.ints[span.range()])?),
+            Cell::List(span) => Cell::List(chunk.ints.push(&batch.ints[span.range()])?),
+            Cell::Set(span) => Cell::Set(chunk.ints.push(&batch.ints[span.range()])?),
             Cell::Seq(span) => {
                 let mut cells = Vec::with_capacity(span.len as usize);
                 for &c in &batch.cells[span.range()] {
@@ -761,9 +761,9 @@ impl HistoryBuilder {
                     let f = u32::from(self.function(remap, &batch.texts, mop.f)?);
                     let key = self.import_plain(e, remap, at, mop.key)?;
                     let value = match mop.value {
-                        Cell::List(span) if self.reads[f as usize] => {
-                            Cell::List(open_chunk(&mut self.chunks, at)?.push_read(key, &batch.ints[span.range()])?)
-                        }
+                        Cell::List(span) if self.reads[f as usize] => Cell::List(
+                            open_chunk(&mut self.chunks, at)?.ints.push_read(key, &batch.ints[span.range()])?,
+                        ),
                         value => self.import_plain(e, remap, at, value)?,
                     };
                     open_chunk(&mut self.chunks, at)?.mops.push(Mop { f, key, value });

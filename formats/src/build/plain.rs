@@ -80,7 +80,7 @@ impl OpenChunk {
         let mut txn = NO_TXN;
         let input = match e.value() {
             plain @ (Cell::Nil | Cell::Int(_)) => plain,
-            Cell::List(span) => Cell::List(self.push_ints(&tables.ints[span.range()])?),
+            Cell::List(span) => Cell::List(self.ints.push(&tables.ints[span.range()])?),
             Cell::Txn(span) => match self.import_mops(&tables.mops[span.range()], tables) {
                 Some(span) => {
                     txn = span;
@@ -139,7 +139,7 @@ impl OpenChunk {
             }
             _ if invoked != NO_TXN => return Ok(false),
             plain @ (Cell::Nil | Cell::Int(_)) => self.output[r] = plain,
-            Cell::List(span) => self.output[r] = Cell::List(self.push_ints(&tables.ints[span.range()])?),
+            Cell::List(span) => self.output[r] = Cell::List(self.ints.push(&tables.ints[span.range()])?),
             _ => return Ok(false),
         }
         self.open -= 1;
@@ -170,7 +170,7 @@ impl OpenChunk {
         for (i, mop) in completed.iter().enumerate() {
             let at = invoked.start as usize + i;
             self.mops[at].value = match mop.value {
-                Cell::List(span) => Cell::List(self.push_read(self.mops[at].key, &tables.ints[span.range()])?),
+                Cell::List(span) => Cell::List(self.ints.push_read(self.mops[at].key, &tables.ints[span.range()])?),
                 value => value,
             };
         }

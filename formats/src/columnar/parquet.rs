@@ -467,11 +467,12 @@ fn read_groups(source: &Source<'_>, options: &ReadOptions) -> Result<History> {
         .par_iter()
         .enumerate()
         .map(|(i, &row)| {
-            let (mut pools, mut chunks) = (Pools::default(), Vec::new());
+            let (mut pools, mut chunks) = (Pools::sharing(), Vec::new());
             reader.batches(i, row, &mut |batch, at| {
                 chunks.push(decoder.chunk(&batch, &mut pools, at)?);
                 Ok(())
             })?;
+            pools.show_lists(&mut chunks);
             Ok((chunks, pools))
         })
         .collect::<Result<_>>()?;

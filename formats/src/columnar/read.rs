@@ -22,8 +22,10 @@ use crate::columns::{
     ExtraBuilder, ExtraCol, ListBuilder, ListCol, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueCol,
 };
 use crate::error::{Place, ReadError, Result};
+use crate::event::{Cell, Span};
 use crate::history::{Chunk, KeyForm, Meta, Order, Shared, Status};
 use crate::json::events::field_name_of;
+use crate::lists::ListArena;
 use crate::text::TextPool;
 use crate::value::Value;
 
@@ -48,6 +50,8 @@ pub(super) struct Pools {
     texts: TextPool,
     /// The last dictionary of each column, kept alive so that its address stays its own, and what it maps to.
     tables: HashMap<String, (ArrayRef, Arc<Table>)>,
+    /// Where lists that transactions read are held once, if they are copied at all.
+    shared_lists: Option<ListArena>,
 }
 
 /// What each code of a dictionary means.
@@ -817,11 +821,26 @@ impl Pools {
             Some(known) if known.null_count() == 0 => known.clone(),
             _ => BooleanArray::from(vec![true; mops.len()]),
         };
-        let value = ValueCol { scalars: value, lists: lists.flatten(), sets: sets.flatten() };
+        let mut value = ValueCol { scalars: value, lists: lists.flatten(), sets: sets.flatten() };
         one_shape(&value, mops.len())
             .map_err(|i| ReadError::new(format!("micro-operation {} of the batch has two values", i + 1)))?;
+        if let (Some(arena), Some(lists)) = (&mut self.shared_lists, &mut value.lists) {
+            share(lists, &key, arena);
+        }
         let nulls = array.nulls().filter(|n| n.null_count() > 0).cloned();
         Ok(Some(TxnCol { offsets, nulls, f, key, value, known }))
+    }
+
+    /// Pools of columns that are decoded, and not mapped: lists that share elements are held once.
+    pub(super) fn sharing() -> Pools {
+        Pools { shared_lists: Some(ListArena::default()), ..Pools::default() }
+    }
+
+    /// Gives the chunks decoded so far the elements of the lists that they share.
+    pub(super) fn show_lists(&mut self, chunks: &mut [Chunk]) {
+        let Some(items) = self.shared_lists.as_mut().and_then(ListArena::take) else { return };
+        let lists = chunks.iter_mut().filter_map(|c| c.txn.as_mut()?.value.lists.as_mut());
+        lists.filter(|l| l.items.is_void()).for_each(|l| l.items.ints = Some(items.clone()));
     }
 
     /// Takes another's texts in: what each of its ids is here.
@@ -837,6 +856,26 @@ impl Pools {
         }
         Ok(Remap { functions, names: map(&mut self.names, &other.names)?, texts: map(&mut self.texts, &other.texts)? })
     }
+}
+
+/// Makes lists of integers views of the arena. Where that would hold too much, they stay as they are.
+fn share(lists: &mut ListCol, keys: &ScalarCol, arena: &mut ListArena) {
+    let key = |i: usize| match keys.get(i) {
+        Scalar::Nil => Cell::Nil,
+        Scalar::Int(n) => Cell::Int(n),
+        Scalar::Text(t) => Cell::Text(t),
+    };
+    if lists.items.as_ints().is_none() {
+        return;
+    }
+    let span = |i: usize| match lists.get(i) {
+        None => Some(Span::default()),
+        Some(list) => arena.push_read(key(i), list.as_ints()?).ok(),
+    };
+    let Some(spans) = (0..lists.rows()).map(span).collect::<Option<Vec<Span>>>() else { return };
+    lists.starts = spans.iter().map(|s| s.start as i32).collect();
+    lists.ends = spans.iter().map(|s| (s.start + s.len) as i32).collect();
+    lists.items = ScalarCol::default();
 }
 
 /// Rows of a dictionary column through its table.
