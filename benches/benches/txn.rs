@@ -56,7 +56,7 @@ fn specials(n: u64) -> [Special; 6] {
     [
         Special::ManyKeys(n),
         Special::ManyAppends(n),
-        Special::LongList(n / 10, n / 100),
+        Special::LongList(n, n / 100),
         Special::Unknown(n),
         Special::ReadsOfFailed(n),
         Special::Texts(n),
@@ -144,7 +144,7 @@ fn costs() -> Result<()> {
         for &size in &sizes {
             // Elements read grow with the square of the size there.
             let special = case.checked_sub(SHAPES.len()).map(|i| specials(size)[i]);
-            if matches!(special, Some(Special::LongList(n, reads)) if n * reads > 1 << 28) {
+            if matches!(special, Some(Special::LongList(n, reads)) if n * reads > 1 << 34) {
                 continue;
             }
             let row = measure(case, size)?;
