@@ -104,7 +104,14 @@ fn production(draft: &Draft<'_>, place: &Place<'_>) -> Option<String> {
     let fields = draft.fault_fields();
     let of_template = target.rsplit('/').next().map(String::from);
     let own = is_production(&target, place).map(|why| format!("`target: {target}` {why}"));
-    own.or_else(|| {
+    // Load is no less of a burden than a fault, and drivers write.
+    let loaded = || {
+        draft
+            .endpoints()
+            .into_iter()
+            .find_map(|(key, address)| is_production(&address, place).map(|why| format!("`{key}: {address}` {why}")))
+    };
+    own.or_else(loaded).or_else(|| {
         fields.iter().find_map(|(key, value)| {
             let why = match key.rsplit('.').next().unwrap_or(key) {
                 "context" => is_cluster_of_production(value, place),

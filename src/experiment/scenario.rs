@@ -289,6 +289,32 @@ impl<'a> Draft<'a> {
         out
     }
 
+    /// Where workloads connect, those of arms included: keys and addresses.
+    pub fn endpoints(&self) -> Vec<(String, String)> {
+        let child = |datum: &'_ Datum, key: &str| match datum {
+            Datum::Map(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, n)| n.datum.clone()),
+            _ => None,
+        };
+        let arms = match self.get("arms") {
+            Some(Datum::List(arms)) => arms.iter().map(|arm| arm.datum.clone()).collect(),
+            Some(one) => vec![one.clone()],
+            None => Vec::new(),
+        };
+        let own = self.get("workload").cloned().map(|w| ("workload".to_string(), w));
+        let of_arms = arms.iter().filter_map(|arm| Some(("arms.workload".to_string(), child(arm, "workload")?)));
+        let mut out = Vec::new();
+        for (key, workload) in own.into_iter().chain(of_arms) {
+            let listed = match child(&workload, "endpoints") {
+                Some(Datum::List(items)) => items.into_iter().map(|n| n.datum).collect(),
+                Some(one) => vec![one],
+                None => Vec::new(),
+            };
+            let texts = listed.into_iter().filter_map(|d| if let Datum::Text(text) = d { Some(text) } else { None });
+            out.extend(texts.map(|text| (format!("{key}.endpoints"), text)));
+        }
+        out
+    }
+
     /// The scenario.
     ///
     /// # Errors

@@ -233,3 +233,15 @@ fn a_template_of_fis_is_judged_by_the_arn_that_is_the_target() {
         assert!(refusal.code == Code::ProdUnauthorized && refusal.why.contains("list"), "{refusal}");
     }
 }
+
+#[test]
+fn where_a_workload_connects_is_judged_like_the_target() {
+    for (rest, fine) in [
+        ("workload: {driver: redis, endpoints: [\"127.0.0.1:1\", \"[::1]:2\"]}\n", true),
+        ("workload: {driver: redis, endpoints: [\"127.0.0.1:1\", \"8.8.8.8:2\"]}\n", false),
+        ("workload: {driver: redis, endpoints: db-prod}\n", false),
+        ("arms:\n  - {name: a, workload: {driver: redis, endpoints: [\"10.0.0.9:1\"]}}\n", false),
+    ] {
+        assert_eq!(judged(&format!("{GOOD}{rest}")).is_ok(), fine, "{rest}");
+    }
+}

@@ -199,15 +199,13 @@ pub fn plan(text: &str, options: &Options) -> Result<(Scenario, Vec<String>), En
         if parts.len() > 1 || !scenario.arms.is_empty() {
             lines.push(format!("arm:      {}", part.name));
         }
-        lines.extend(steps(part, injector.as_deref(), options)?);
+        lines.extend(steps(part, injector.as_deref(), options));
     }
     Ok((scenario, lines))
 }
 
 /// What is done in one run, a line each, in order.
-fn steps(scenario: &Scenario, injector: Option<&dyn Injector>, options: &Options) -> Result<Vec<String>, End> {
-    let malformed = |what: String| End::Malformed(vec![Complaint { line: 1, what: format!("`workload`: {what}") }]);
-    load::ready(scenario, scenario.workload.seed).map_err(malformed)?;
+fn steps(scenario: &Scenario, injector: Option<&dyn Injector>, options: &Options) -> Vec<String> {
     let workload = &scenario.workload;
     let mut lines = vec![match (&workload.command, &workload.driver) {
         (Some(command), _) => format!("workload: sh -c '{command}'"),
@@ -254,7 +252,7 @@ fn steps(scenario: &Scenario, injector: Option<&dyn Injector>, options: &Options
     for checker in &scenario.checkers {
         lines.push(format!("check:    elench check {} history.parquet", judge::flags_of(checker).join(" ")));
     }
-    Ok(lines)
+    lines
 }
 
 /// A scenario that the perimeter lets pass and that is whole.
@@ -282,7 +280,11 @@ fn accepted(text: &str, options: &Options) -> Result<Scenario, End> {
     for condition in conditions {
         sli::condition(condition).map_err(|why| malformed(format!("`{condition}`: {why}")))?;
     }
-    for checker in scenario.parts().iter().flat_map(|p| &p.checkers) {
+    let parts = scenario.parts();
+    for part in &parts {
+        load::ready(part, part.workload.seed).map_err(|why| malformed(format!("`workload`: {why}")))?;
+    }
+    for checker in parts.iter().flat_map(|p| &p.checkers) {
         judge::options_of(checker).map_err(|why| malformed(format!("checker {}: {}", checker.name, why.trim())))?;
     }
     Ok(scenario)

@@ -2,10 +2,11 @@
 //!
 //! Delta debugging (Zeller and Hildebrandt, TSE 2002): the operations are halved again and again, then dropped one at a time, until leaving out anything more
 //! makes the violation vanish. Nothing but the checker is asked, with the options that it was asked with. Leaving something out can also make a
-//! violation that was not there: a read of a value whose write is gone. So what is left must show the same kind of violation as before, and
-//! no kind that was not there before. Events of the nemesis stay, and so does the history of faults.
+//! violation that was not there: a read of a value whose write is gone, an element whose removal is. So what is left must show the very violation that
+//! the whole recording showed first, among the same operations, and no kind that was not there before. Events of the nemesis stay, and so does the
+//! history of faults. Of transactions on lists much stays, as every element that is read needs its writer; the cycle itself stands in `check.json`.
 //!
-//! A model's violations are reduced by its own checker, which knows what may be left out of a core; that is taken where it is there.
+//! A model's violations are reduced by its own checker, which knows what may be left out of a core, and not otherwise.
 //!
 //! At most [`MOST`] re-checks in [`PATIENCE`], each of them linear in what is left for most checkers.
 
@@ -18,7 +19,9 @@ use elench_checkers::outcome::Certificate;
 use elench_formats::History;
 use elench_formats::write::{Target, to_file};
 use serde::Serialize;
+use serde_json::Value as Json;
 
+use super::report::document_of;
 use crate::check::{CheckOptions, Found, Report, check};
 
 /// Re-checks at most.
@@ -100,12 +103,34 @@ fn by_its_own(history: &History, report: &Report) -> Option<(Vec<usize>, u64, bo
     Some((rows, core.rechecks, core.shrunk_fully))
 }
 
+/// A violation as the result document names it: the checker, the kind, the operations.
+type Named = (String, String, BTreeSet<u64>);
+
+/// Every violation that is told in full and names operations, in the order of the document.
+fn named(report: &Report, history: &History) -> Vec<Named> {
+    let document = document_of(report, history);
+    let list = |json: &Json| json.as_array().cloned().unwrap_or_default();
+    let text = |json: &Json| json.as_str().unwrap_or_default().to_string();
+    let mut out = Vec::new();
+    for checker in list(&document["checkers"]) {
+        for violation in list(&checker["violations"]) {
+            let ops: BTreeSet<u64> = list(&violation["ops"]).iter().filter_map(Json::as_u64).collect();
+            if !ops.is_empty() {
+                out.push((text(&checker["name"]), text(&violation["kind"]), ops));
+            }
+        }
+    }
+    out
+}
+
 fn by_halving(history: &History, report: &Report, options: &CheckOptions) -> Option<(Vec<usize>, u64, bool)> {
-    let wanted = kinds(report);
-    let (clients, others): (Vec<usize>, Vec<usize>) = (0..history.len()).partition(|row| history.op(*row).is_client());
-    if wanted.is_empty() || clients.is_empty() {
+    // A read whose write is gone violates any model.
+    if report.findings.iter().any(|f| matches!(f.result, Found::Linear(_))) {
         return None;
     }
+    let wanted = kinds(report);
+    let (checker, kind, ops) = named(report, history).into_iter().next()?;
+    let (clients, others): (Vec<usize>, Vec<usize>) = (0..history.len()).partition(|row| history.op(*row).is_client());
     let (until, mut rechecks) = (Instant::now() + PATIENCE, 0);
     let mut fails = |rows: &[usize]| {
         if rechecks >= MOST || Instant::now() > until {
@@ -114,9 +139,10 @@ fn by_halving(history: &History, report: &Report, options: &CheckOptions) -> Opt
         rechecks += 1;
         let part = history.select(rows.iter().chain(&others).copied().collect());
         let budget = Budget::unlimited().within(until.saturating_duration_since(Instant::now()));
-        let asked = CheckOptions { budget, examples: 1, anomalies: None, ..options.clone() };
-        let found = check("reduced", &part, &asked).map(|r| kinds(&r)).unwrap_or_default();
-        Some(!found.is_empty() && found.is_subset(&wanted))
+        let asked = CheckOptions { budget, anomalies: None, ..options.clone() };
+        let Ok(report) = check("reduced", &part, &asked) else { return Some(false) };
+        let same = |v: &Named| v.0 == checker && v.1 == kind && v.2.is_subset(&ops);
+        Some(kinds(&report).is_subset(&wanted) && named(&report, &part).iter().any(same))
     };
     let (left, fully) = minimize(clients, &mut fails);
     Some((left.into_iter().chain(others.iter().copied()).collect(), rechecks, fully))
@@ -172,6 +198,43 @@ mod tests {
             (tests <= 5).then(|| rest.contains(&70))
         });
         assert!(left.contains(&70) && left.len() < 100 && !fully);
+    }
+
+    #[test]
+    fn what_is_left_is_the_violation_that_was_there_and_none_that_leaving_something_out_made() {
+        // 1 is lost; 2 was removed, and would look lost without its removal.
+        let text = "invoke 0 add 2 / ok 0 add 2 / invoke 0 remove 2 / ok 0 remove 2 / invoke 0 add 1 / ok 0 add 1 / invoke 0 add 3 / ok 0 add 3 / invoke 1 read / ok 1 read [3]";
+        let h = history(text).unwrap();
+        let options = CheckOptions { checkers: vec!["set".into()], ..CheckOptions::default() };
+        let report = check("x", &h, &options).unwrap();
+        let (_, kind, ops) = named(&report, &h).into_iter().next().unwrap();
+        assert!(ops.contains(&4), "{kind} {ops:?}");
+        let (rows, _, _) = by_halving(&h, &report, &options).unwrap();
+        let left: Vec<u64> = rows.iter().map(|row| h.op(*row).index()).collect();
+        assert!(left.contains(&4) && !left.contains(&0), "{left:?}");
+    }
+
+    #[test]
+    fn an_anomaly_of_transactions_stays_what_it_was_and_nothing_that_was_read_loses_its_writer() {
+        use crate::generate::{Fault, GenOptions, Workload, generate};
+        use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
+        for (seed, fault) in [(1, Fault::GSingle), (2, Fault::WriteSkew), (3, Fault::G1a), (4, Fault::LostUpdate)] {
+            let mut builder =
+                HistoryBuilder::new(BuildOptions { lift: Lift::Never, real_time: true, ..BuildOptions::default() });
+            let options = GenOptions { ops: 400, seed, fault: Some(fault), ..GenOptions::new(Workload::ListAppend) };
+            generate(&options, &mut |batch| builder.push(batch)).unwrap();
+            let h = builder.finish().unwrap();
+            let options = CheckOptions { checkers: vec!["isolation".into()], ..CheckOptions::default() };
+            let report = check("x", &h, &options).unwrap();
+            let (_, kind, ops) = named(&report, &h).into_iter().next().unwrap();
+            let (rows, rechecks, _) = by_halving(&h, &report, &options).unwrap();
+            assert!(rows.len() < h.len() && rechecks > 8, "{fault:?}: {} left after {rechecks}", rows.len());
+            let left = h.select(rows);
+            let after = check("y", &left, &options).unwrap();
+            assert!(kinds(&after).is_subset(&kinds(&report)), "{fault:?}: {:?}", kinds(&after));
+            let again = named(&after, &left);
+            assert!(again.iter().any(|v| v.1 == kind && v.2.is_subset(&ops)), "{fault:?}: {kind} {again:?}");
+        }
     }
 
     #[test]
