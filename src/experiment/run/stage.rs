@@ -57,6 +57,7 @@ pub(super) struct Stage<'a> {
     injector: Option<Box<dyn Injector>>,
     begun: Instant,
     mark: i64,
+    pace: Pace,
 }
 
 /// What the clocks of this machine say at one moment, in seconds.
@@ -85,6 +86,39 @@ impl Clocks {
     }
 }
 
+/// What the clock of a history says now, also while nobody records anything because nobody is answered.
+///
+/// The time of the last event is what it says at least. Where that ran along with our own clock during the baseline, it is taken to go on so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// Our time and its last one, when it was first read, both in nanoseconds.
+    first: Option<(i64, i64)>,
+    /// By how much it is ahead of ours, at least.
+    ahead: Option<i64>,
+    /// Does it run as fast as ours? Not known before the baseline is over.
+    steady: bool,
+}
+
+/// What may not be readable yet of what has happened.
+const LATE: i64 = 100_000_000;
+
+impl Pace {
+    /// The history was read from `began` on until `ended`, by our clock, and its last event is of `last`. Gives what its clock says.
+    fn read(&mut self, (began, ended): (i64, i64), last: i64) -> i64 {
+        self.first.get_or_insert((ended, last));
+        let ahead = self.ahead.unwrap_or(i64::MIN).max(last.saturating_sub(ended));
+        self.ahead = Some(ahead);
+        if self.steady { last.max(began.saturating_add(ahead).saturating_sub(LATE)) } else { last }
+    }
+
+    /// The baseline is over, and the last reading was this.
+    fn settle(&mut self, ended: i64, last: i64) {
+        let Some((at, then)) = self.first else { return };
+        let (ours, its) = (ended.saturating_sub(at) as f64, last.saturating_sub(then) as f64);
+        self.steady = ours > 1e9 && (0.5..=2.0).contains(&(its / ours));
+    }
+}
+
 impl<'a> Stage<'a> {
     pub(super) fn new(
         scenario: &'a Scenario,
@@ -109,6 +143,7 @@ impl<'a> Stage<'a> {
             injector,
             begun: Instant::now(),
             mark: 0,
+            pace: Pace::default(),
         }
     }
 
@@ -124,9 +159,11 @@ impl<'a> Stage<'a> {
     }
 
     /// SLIs from the mark until now, and now, by the history's clock.
-    fn measure(&self) -> Result<(Slis, Window), String> {
+    fn measure(&mut self) -> Result<(Slis, Window), String> {
+        let began = self.elapsed();
         let history = sli::read(&self.history, self.scenario.history.format.as_deref())?;
-        let window = Window { after: self.mark, until: sli::last_time(&history) };
+        let until = self.pace.read((began, self.elapsed()), sli::last_time(&history));
+        let window = Window { after: self.mark, until };
         let mut slis = sli::measure(&history, window, load::patience(&self.scenario.workload));
         if let Some(source) = &self.scenario.sli {
             slis.values.extend(sli::ask(source)?);
@@ -160,6 +197,11 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Nanoseconds since the run began.
+    fn elapsed(&self) -> i64 {
+        i64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(i64::MAX)
+    }
+
     fn is_over(&mut self) -> bool {
         self.running.as_mut().is_none_or(Running::is_over)
     }
@@ -178,6 +220,9 @@ impl<'a> Stage<'a> {
     pub(super) fn before(&mut self) -> Result<(), End> {
         (self.options.tell)("measuring the steady state before");
         self.load_before();
+        if let Some(window) = self.baseline().window {
+            self.pace.settle(self.elapsed(), window.until);
+        }
         let unmeasurable = |why: String| Err(End::Refused(Refusal::new(Code::SteadyStateUnmeasurable, why)));
         match &self.baseline().held {
             None => unmeasurable(format!("nothing could be read from {}", self.history.display())),
@@ -423,6 +468,28 @@ impl<'a> Stage<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_clock_of_a_history_goes_on_while_nobody_is_answered_if_it_ran_with_ours_before() {
+        let second = 1_000_000_000;
+        let mut pace = Pace::default();
+        assert_eq!(pace.read((0, second / 10), 7 * second), 7 * second, "it began before ours");
+        assert_eq!(
+            pace.read((3 * second, 3 * second), 10 * second),
+            10 * second,
+            "what was read last, in the baseline"
+        );
+        pace.settle(3 * second, 10 * second);
+        let blocked = pace.read((8 * second, 8 * second), 10 * second);
+        assert_eq!(blocked, 15 * second - LATE, "five seconds later");
+        assert_eq!(pace.read((9 * second, 9 * second), 16 * second), 16 * second);
+        for (unit, last) in [("milliseconds", 3_000), ("one that stands", 0)] {
+            let mut other = Pace::default();
+            other.read((0, 0), 0);
+            other.settle(3 * second, last);
+            assert_eq!(other.read((8 * second, 8 * second), last), last, "{unit}");
+        }
+    }
 
     #[test]
     fn a_stepped_clock_and_a_machine_that_slept_are_told_apart() {
