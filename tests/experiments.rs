@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "experiments/contract.rs"]
+mod contract;
+#[path = "experiments/kills.rs"]
+mod kills;
 mod systems;
 
 use std::time::{Duration, Instant};

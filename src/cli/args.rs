@@ -54,6 +54,12 @@ pub enum Command {
         /// The journal
         journal: PathBuf,
     },
+    /// Runs a workload's command until it ends or standard input does
+    #[command(hide = true)]
+    Hold {
+        /// For `sh -c`
+        command: String,
+    },
     /// Generate a history from a simulated system, correct or with a named fault
     Gen(GenArgs),
     /// List the checkers, with what each needs and an example

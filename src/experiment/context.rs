@@ -10,6 +10,10 @@
 //! - cap fault.latency_ms 400
 //! ```
 //!
+//! A target is whatever the scenario names as one, and every value of its fault, those of a manifest that it names included: hosts, namespaces,
+//! labels and pods. A cap on a duration counts milliseconds. What stands under a capped key and is no number is refused, as nobody knows
+//! whether it is within.
+//!
 //! Times are UTC; a window may reach over midnight. A bullet that begins like a rule and is none is an error: a rule that nobody reads is
 //! worse than none. A text that carries verdicts or results of earlier runs is refused, so that nobody who reviews a run is
 //! prejudiced.
@@ -141,7 +145,8 @@ pub fn judge(rules: &[Written], draft: &Draft<'_>, minute: u16) -> Result<(), Re
         let conflict = match rule {
             Rule::DenyTarget(pattern) => {
                 let hit = |name: &str| glob(pattern, name) || glob(pattern, host(name));
-                let within = fields.iter().find(|(_, value)| hit(value)).map(|(key, _)| format!("fault.{key}"));
+                let of = |(key, value): &&(String, String)| names_of(key, value).into_iter().any(hit);
+                let within = fields.iter().find(of).map(|(key, _)| format!("fault.{key}"));
                 hit(&target).then(|| "target".to_string()).or(within)
             }
             Rule::DenyInjector(name) => {
@@ -152,7 +157,8 @@ pub fn judge(rules: &[Written], draft: &Draft<'_>, minute: u16) -> Result<(), Re
                 inside.then(|| format!("the time of day, {:02}:{:02} UTC", minute / 60, minute % 60))
             }
             Rule::Cap(key, most) => {
-                let above = |value: &str| value.trim_end_matches('%').parse::<f64>().is_ok_and(|v| v > *most);
+                // What cannot be compared is not known to be within.
+                let above = |value: &str| number(value).is_none_or(|v| v > *most);
                 match key.strip_prefix("fault.") {
                     Some(inner) => values(&fields, inner).any(above).then(|| key.clone()),
                     None => draft.text(key).is_some_and(|v| above(&v)).then(|| key.clone()),
@@ -165,6 +171,21 @@ pub fn judge(rules: &[Written], draft: &Draft<'_>, minute: u16) -> Result<(), Re
         }
     }
     Ok(())
+}
+
+/// What a key of a fault and its value name: a label is `name=value`, and pods are listed below the name of their namespace.
+pub(super) fn names_of<'a>(key: &'a str, value: &'a str) -> Vec<&'a str> {
+    let label = value.split_once('=').map(|(_, value)| value);
+    let namespace = key.split_once("selector.pods.").map(|(_, namespace)| namespace);
+    std::iter::once(value).chain(label).chain(namespace).collect()
+}
+
+/// A number, a share in percent, or a duration in milliseconds.
+fn number(value: &str) -> Option<f64> {
+    let value = value.trim().trim_end_matches('%');
+    let units = [("ns", 1e-6), ("us", 1e-3), ("ms", 1.0), ("s", 1e3), ("m", 6e4), ("h", 3.6e6)];
+    let timed = || units.iter().find_map(|(unit, ms)| Some(value.strip_suffix(unit)?.parse::<f64>().ok()? * ms));
+    value.parse().ok().or_else(timed).filter(|n: &f64| !n.is_nan())
 }
 
 /// The values under a key.
@@ -213,6 +234,44 @@ mod tests {
             assert_eq!(refusal.code, Code::ContextConflict);
             assert!(refusal.why.contains(key) && refusal.why.contains(&rule[2..]), "{refusal}");
         }
+    }
+
+    #[test]
+    fn what_stands_in_a_manifest_that_the_fault_names_is_held_to_the_rules_like_what_is_written_here() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("delay.yaml");
+        let manifest = "apiVersion: chaos-mesh.org/v1alpha1\nkind: NetworkChaos\nmetadata: {name: x, namespace: shop}\nspec:\n  mode: all\n  action: delay\n  delay: {latency: 1s}\n  selector:\n    labelSelectors: {app: auth-7}\n    pods: {payments: [web-1]}\n";
+        std::fs::write(&file, manifest).unwrap();
+        let of = |fault: &str| {
+            format!("---\ntarget: kube:kind\nfault: {{injector: chaos-mesh, context: kind, {fault}}}\n---\n")
+        };
+        let by_file = of(&format!("file: {}", file.display()));
+        for rule in [
+            "- deny target auth-*",
+            "- deny target shop",
+            "- deny target payments",
+            "- deny target web-*",
+            "- cap fault.spec.delay.latency 400",
+        ] {
+            let refusal = judge(&rules(rule), &Draft::parse(&by_file).unwrap(), 0).unwrap_err();
+            assert!(refusal.code == Code::ContextConflict && refusal.why.contains(&rule[2..]), "{refusal}");
+        }
+        for rule in ["- deny target billing-*", "- cap fault.spec.delay.latency 1000"] {
+            assert_eq!(judge(&rules(rule), &Draft::parse(&by_file).unwrap(), 0), Ok(()), "{rule}");
+        }
+        let written = of("kind: PodChaos, labels: [app=auth-7]");
+        assert!(judge(&rules("- deny target auth-*"), &Draft::parse(&written).unwrap(), 0).is_err(), "a label's value");
+        assert!(Draft::parse(&of("file: /no/such/file")).unwrap().unreadable().unwrap().contains("cannot read"));
+    }
+
+    #[test]
+    fn what_a_cap_cannot_be_compared_with_is_refused() {
+        let at = |value: &str| {
+            let text = format!("---\ntarget: x\nfault: {{injector: tc, latency: {value}}}\n---\n");
+            judge(&rules("- cap fault.latency 400"), &Draft::parse(&text).unwrap(), 0).is_ok()
+        };
+        assert!(at("400") && at("400ms") && at("0.4s") && at("40%"));
+        assert!(!at("401") && !at("1s") && !at("much") && !at("1m"));
     }
 
     #[test]

@@ -106,9 +106,7 @@ impl Evidence {
     /// # Errors
     /// What the file system says.
     pub fn write(&mut self, kind: &str, name: &str, bytes: &[u8]) -> Result<(), String> {
-        let path = self.dir.join(name);
-        let mut file = File::create(&path).map_err(cannot(&path))?;
-        file.write_all(bytes).and_then(|()| file.sync_all()).map_err(cannot(&path))?;
+        whole(&self.dir, name, bytes)?;
         self.list(kind, name)
     }
 
@@ -173,11 +171,9 @@ impl Evidence {
             environment,
             artifacts: self.artifacts,
         };
-        let path = self.dir.join(MANIFEST);
         let mut bytes = serde_json::to_vec_pretty(&manifest).map_err(|e| format!("{MANIFEST}: {e}"))?;
         bytes.push(b'\n');
-        let mut file = File::create(&path).map_err(cannot(&path))?;
-        file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(cannot(&path))?;
+        whole(&self.dir, MANIFEST, &bytes)?;
         for name in manifest.artifacts.iter().map(|a| a.path.as_str()).chain([MANIFEST]) {
             let path = self.dir.join(name);
             fs::set_permissions(&path, Permissions::from_mode(0o444)).map_err(cannot(&path))?;
@@ -185,6 +181,14 @@ impl Evidence {
         fs::set_permissions(&self.dir, Permissions::from_mode(0o555)).map_err(cannot(&self.dir))?;
         Ok(manifest)
     }
+}
+
+/// Writes a file so that it is there whole or not at all, also when the run is killed now.
+fn whole(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), String> {
+    let (path, next) = (dir.join(name), dir.join(format!("{name}.next")));
+    let mut file = File::create(&next).map_err(cannot(&next))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(cannot(&next))?;
+    fs::rename(&next, &path).and_then(|()| File::open(dir)?.sync_all()).map_err(cannot(&path))
 }
 
 /// Bytes and SHA-256 of a file, streamed.
@@ -210,8 +214,31 @@ fn hash(path: &Path) -> io::Result<(u64, String)> {
 /// It is not there, or none.
 pub fn manifest(dir: &Path) -> Result<Manifest, String> {
     let path = dir.join(MANIFEST);
-    let text = fs::read_to_string(&path).map_err(|e| format!("{}: cannot read: {e}", path.display()))?;
+    let text = fs::read_to_string(&path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound if dir.is_dir() => {
+            let names =
+                fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            format!(
+                "{}: the run did not come to an end, so nothing is sealed; there is {}",
+                dir.display(),
+                names.join(", ")
+            )
+        }
+        io::ErrorKind::NotFound => format!("{}: there is no such run", dir.display()),
+        _ => format!("{}: cannot read: {e}", path.display()),
+    })?;
     serde_json::from_str(&text).map_err(|e| format!("{}: is no manifest: {e}", path.display()))
+}
+
+/// SHA-256 of the manifest itself, in hexadecimal.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sum_of_manifest(dir: &Path) -> Result<String, String> {
+    let path = dir.join(MANIFEST);
+    hash(&path).map(|(_, sum)| sum).map_err(|e| format!("{}: cannot read: {e}", path.display()))
 }
 
 /// Recomputes every hash, and gives what is not as the manifest says; empty when all is.
@@ -289,6 +316,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         Evidence::create(home.path(), "r1").unwrap();
         assert!(Evidence::create(home.path(), "r1").is_err());
-        assert!(verify(&home.path().join("evidence/r1")).unwrap_err().contains(MANIFEST));
+        assert!(verify(&home.path().join("evidence/r1")).unwrap_err().contains("did not come to an end"));
+        assert!(verify(&home.path().join("evidence/r2")).unwrap_err().contains("no such run"));
     }
 }

@@ -8,6 +8,7 @@ pub mod config;
 pub mod context;
 pub mod evidence;
 pub mod front;
+pub mod hold;
 pub mod injector;
 pub mod perimeter;
 pub mod run;

@@ -61,6 +61,10 @@ pub fn judge(draft: &Draft<'_>, place: &Place<'_>) -> Result<(), Refusal> {
         let why = "`rollback_after_sec` is missing or no number from 1 on: the fault must be gone by then";
         return Err(Refusal::new(Code::NoSteadyState, why));
     }
+    if let Some(why) = draft.unreadable() {
+        let why = format!("`fault.file`: {why}; what cannot be read cannot be held to any rule");
+        return Err(Refusal::new(Code::ContextConflict, why));
+    }
     own_evidence(draft, place)?;
     context::judge(place.rules, draft, place.minute)
 }
@@ -97,9 +101,35 @@ fn production(draft: &Draft<'_>, place: &Place<'_>) -> Option<String> {
     let Some(target) = draft.text("target") else {
         return Some("`target` is missing, so it cannot be shown not to be production".into());
     };
-    let named = draft.fault_fields().into_iter().filter(|(key, value)| names_a_host(key, value));
-    let all = std::iter::once(("target".to_string(), target)).chain(named.map(|(key, v)| (format!("fault.{key}"), v)));
-    all.into_iter().find_map(|(key, value)| is_production(&value, place).map(|why| format!("`{key}: {value}` {why}")))
+    let fields = draft.fault_fields();
+    let of_template = target.rsplit('/').next().map(String::from);
+    let own = is_production(&target, place).map(|why| format!("`target: {target}` {why}"));
+    // Load is no less of a burden than a fault, and drivers write.
+    let loaded = || {
+        draft
+            .endpoints()
+            .into_iter()
+            .find_map(|(key, address)| is_production(&address, place).map(|why| format!("`{key}: {address}` {why}")))
+    };
+    own.or_else(loaded).or_else(|| {
+        fields.iter().find_map(|(key, value)| {
+            let why = match key.rsplit('.').next().unwrap_or(key) {
+                "context" => is_cluster_of_production(value, place),
+                // Where the target is the template's own ARN, that was judged.
+                "template" if target.starts_with("arn:") && of_template.as_ref() == Some(value) => None,
+                "template" => is_template_of_production(value, place),
+                _ if names_pods(key) => context::names_of(key, value).into_iter().find_map(token),
+                _ if names_a_host(key, value) => is_production(value, place),
+                _ => None,
+            };
+            why.map(|why| format!("`fault.{key}: {value}` {why}"))
+        })
+    })
+}
+
+/// Does a parameter of a fault say which pods it hits?
+fn names_pods(key: &str) -> bool {
+    key.contains("selector.") || matches!(key.rsplit('.').next(), Some("namespace" | "namespaces" | "labels"))
 }
 
 /// Does a parameter of a fault name something on a network? By its key, or because it reads like an address.
@@ -116,21 +146,48 @@ fn names_a_host(key: &str, value: &str) -> bool {
         "endpoint",
         "listen",
         "destination",
-        "context",
-        "template",
+        "externalTargets",
     ];
     let address = host(value).parse::<IpAddr>().is_ok();
     (keys.contains(&last) && !value.is_empty()) || address || value.starts_with("arn:") || value.contains("://")
 }
 
-fn is_production(target: &str, place: &Place<'_>) -> Option<String> {
-    let name = host(target);
-    let token = target
+/// The word in a name that says production.
+fn token(name: &str) -> Option<String> {
+    let word = name
         .split(|c: char| !c.is_ascii_alphanumeric())
         .map(str::to_lowercase)
-        .find(|t| matches!(t.as_str(), "prod" | "production" | "prd" | "live"));
-    if let Some(token) = token {
-        return Some(format!("bears the token `{token}`"));
+        .find(|t| matches!(t.as_str(), "prod" | "production" | "prd" | "live"))?;
+    Some(format!("bears the token `{word}`"))
+}
+
+/// A cluster is known by the context of kubeconfig that reaches it.
+fn is_cluster_of_production(context: &str, place: &Place<'_>) -> Option<String> {
+    if let Some(why) = token(context) {
+        return Some(why);
+    }
+    let listed = place.config.of_name(&format!("kube:{context}")).or_else(|| place.config.of_name(context));
+    match listed {
+        Some(Listed::Sandbox | Listed::Staging) => None,
+        Some(Listed::Production) => Some("is listed as production".into()),
+        None => Some(format!("is a cluster that .elench/config.toml does not list: sandbox = [\"kube:{context}\"]")),
+    }
+}
+
+fn is_template_of_production(template: &str, place: &Place<'_>) -> Option<String> {
+    match place.config.of_name(template) {
+        Some(Listed::Sandbox | Listed::Staging) => None,
+        Some(Listed::Production) => Some("is listed as production".into()),
+        None => Some(format!(
+            "is an experiment template whose account nobody knows: let `target` be its ARN (arn:aws:fis:REGION:ACCOUNT:experiment-template/{template}) and list that in .elench/config.toml as sandbox or staging"
+        )),
+    }
+}
+
+fn is_production(target: &str, place: &Place<'_>) -> Option<String> {
+    let name = host(target);
+    if let Some(why) = token(target) {
+        return Some(why);
     }
     let listed = place.config.of_name(target).or_else(|| place.config.of_name(name));
     match listed {

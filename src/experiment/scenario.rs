@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::front::{Complaint, Datum, Fields, Node, split};
-use super::injector::Fault;
+use super::injector::{Fault, chaos_mesh};
 use crate::verdict::{Budget, Budgets};
 
 /// How far the target is trusted to be broken.
@@ -36,6 +36,9 @@ impl Trust {
         [Trust::Sandbox, Trust::Staging, Trust::ProductionAuthorized].into_iter().find(|t| t.name() == name)
     }
 }
+
+/// Seconds of load at least that a fault is compared with.
+pub const BASELINE_SEC: u64 = 3;
 
 /// The only class of target that may be hit as a whole.
 pub const SINGLE_SHARD: &str = "single-shard-sandbox";
@@ -134,13 +137,19 @@ pub enum SliSource {
     Command(String),
 }
 
-/// One way of looking at a scenario.
+/// One way into the system, or one way of looking at it: a run of its own, with a checker and a verdict of its own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Arm {
     /// Its name after the slash.
     pub name: String,
     /// What judges it.
     pub checkers: Vec<Checker>,
+    /// What drives the system, where it is not what drives it for the whole scenario.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Workload>,
+    /// What that records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<Recorded>,
 }
 
 /// A scenario, whole.
@@ -215,6 +224,8 @@ pub struct Schedule {
 pub struct Draft<'a> {
     entries: Vec<(String, Node)>,
     prose: &'a str,
+    /// What stands in a file that the fault names: it is the fault's as much as what is written here.
+    object: Result<Vec<Node>, String>,
 }
 
 impl<'a> Draft<'a> {
@@ -224,7 +235,18 @@ impl<'a> Draft<'a> {
     /// No front matter, or no YAML.
     pub fn parse(text: &'a str) -> Result<Draft<'a>, Complaint> {
         let (entries, prose) = split(text)?;
-        Ok(Draft { entries, prose })
+        let mut draft = Draft { entries, prose, object: Ok(Vec::new()) };
+        let fields = draft.fault_fields();
+        let of = |key: &str| fields.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+        if let (Some("chaos-mesh"), Some(file)) = (of("injector"), of("file")) {
+            draft.object = chaos_mesh::contents(file);
+        }
+        Ok(draft)
+    }
+
+    /// Why a file that the fault names cannot be judged.
+    pub fn unreadable(&self) -> Option<&str> {
+        self.object.as_ref().err().map(String::as_str)
     }
 
     /// The value of a key at the top, if it is there and says something.
@@ -242,11 +264,16 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The names of the fault's keys and their values, as texts, for rules.
+    /// The names of the fault's keys and their values, as texts, for rules; those in a file that it names stand beside those written here.
     pub fn fault_fields(&self) -> Vec<(String, String)> {
         let mut out = Vec::new();
-        let Some(Datum::Map(entries)) = self.get("fault") else { return out };
-        let mut todo: Vec<(String, &Datum)> = entries.iter().map(|(k, n)| (k.clone(), &n.datum)).collect();
+        let Some(written @ Datum::Map(_)) = self.get("fault") else { return out };
+        let objects = self.object.iter().flatten().map(|n| &n.datum);
+        let maps = std::iter::once(written).chain(objects).filter_map(|datum| match datum {
+            Datum::Map(entries) => Some(entries),
+            _ => None,
+        });
+        let mut todo: Vec<(String, &Datum)> = maps.flatten().map(|(k, n)| (k.clone(), &n.datum)).collect();
         while let Some((name, datum)) = todo.pop() {
             match datum {
                 Datum::Map(inner) => todo.extend(inner.iter().map(|(k, n)| (format!("{name}.{k}"), &n.datum))),
@@ -259,6 +286,32 @@ impl<'a> Draft<'a> {
             }
         }
         out.sort();
+        out
+    }
+
+    /// Where workloads connect, those of arms included: keys and addresses.
+    pub fn endpoints(&self) -> Vec<(String, String)> {
+        let child = |datum: &'_ Datum, key: &str| match datum {
+            Datum::Map(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, n)| n.datum.clone()),
+            _ => None,
+        };
+        let arms = match self.get("arms") {
+            Some(Datum::List(arms)) => arms.iter().map(|arm| arm.datum.clone()).collect(),
+            Some(one) => vec![one.clone()],
+            None => Vec::new(),
+        };
+        let own = self.get("workload").cloned().map(|w| ("workload".to_string(), w));
+        let of_arms = arms.iter().filter_map(|arm| Some(("arms.workload".to_string(), child(arm, "workload")?)));
+        let mut out = Vec::new();
+        for (key, workload) in own.into_iter().chain(of_arms) {
+            let listed = match child(&workload, "endpoints") {
+                Some(Datum::List(items)) => items.into_iter().map(|n| n.datum).collect(),
+                Some(one) => vec![one],
+                None => Vec::new(),
+            };
+            let texts = listed.into_iter().filter_map(|d| if let Datum::Text(text) = d { Some(text) } else { None });
+            out.extend(texts.map(|text| (format!("{key}.endpoints"), text)));
+        }
         out
     }
 
@@ -305,19 +358,28 @@ impl<'a> Draft<'a> {
         let change_ticket = top.text("change-ticket", wrong);
         let (fault, schedule) = fault(top, wrong);
         let landing = top.maps("landing", wrong).into_iter().filter_map(|f| signal(f, wrong)).collect();
-        let workload = workload(top, wrong);
-        let history = recorded(top, wrong);
+        let arms = arms(top, wrong);
+        let own_workloads = !arms.is_empty() && arms.iter().all(|a| a.workload.is_some());
+        let own_histories = !arms.is_empty() && arms.iter().all(|a| a.history.is_some());
+        let workload = workload(top, own_workloads, wrong).or_else(|| arms.first()?.workload.clone());
+        let history = recorded(top, own_histories, wrong).or_else(|| arms.first()?.history.clone());
         let checkers = checkers(top, wrong);
         let oracle_justification = top.text("oracle_justification", wrong);
-        if checkers.is_empty() && oracle_justification.is_none() {
+        if checkers.is_empty() && oracle_justification.is_none() && arms.is_empty() {
             wrong.push(top.wrong("checker", None, "is missing: checkers, or `oracle_justification` in their stead"));
+        }
+        if !checkers.is_empty() && !arms.is_empty() {
+            let node = top.get("checker");
+            wrong.push(top.wrong("checker", node, "stands in each arm, where there are arms"));
+        }
+        if let (Some(w), true) = (&workload, schedule.times > 1) {
+            long_enough(schedule, w, top, wrong);
         }
         let abort_when = top.texts("abort_when", wrong).unwrap_or_default();
         let sli = sli(top, wrong);
         let logs = top.texts("logs", wrong).unwrap_or_default();
         let budgets = budgets(top, wrong);
         let seeds = seeds(top, wrong);
-        let arms = arms(top, wrong);
         Some(Scenario {
             name: name?,
             falsifies,
@@ -417,9 +479,29 @@ fn signal(mut fields: Fields<'_>, wrong: &mut Vec<Complaint>) -> Option<Signal> 
     Some(Signal { signal, expr, pattern, file, command, url, victim, injector_side })
 }
 
-fn workload(top: &mut Fields<'_>, wrong: &mut Vec<Complaint>) -> Option<Workload> {
+/// Do all injections of a schedule find room in the time that the workload lasts?
+fn long_enough(schedule: Schedule, workload: &Workload, top: &Fields<'_>, wrong: &mut Vec<Complaint>) {
+    let Schedule { after_sec, for_sec, times } = schedule;
+    let each = after_sec.max(BASELINE_SEC).saturating_add(for_sec.max(1));
+    let needed = times.saturating_mul(each);
+    if needed > workload.duration_sec {
+        let what = format!(
+            "`times: {times}` needs {needed} s at least ({} s of load and {} s of fault each, and the recovery), and the workload lasts {} s",
+            after_sec.max(BASELINE_SEC),
+            for_sec.max(1),
+            workload.duration_sec
+        );
+        wrong.push(top.wrong("fault.schedule", None, what));
+    }
+}
+
+/// `elsewhere`: it need not stand here.
+fn workload(top: &mut Fields<'_>, elsewhere: bool, wrong: &mut Vec<Complaint>) -> Option<Workload> {
     let Some(mut fields) = top.map("workload", wrong) else {
-        wrong.push(top.wrong("workload", None, "is missing: a built-in driver, or a command that writes the history"));
+        if !elsewhere {
+            let missing = "is missing: a built-in driver, or a command that writes the history";
+            wrong.push(top.wrong("workload", None, missing));
+        }
         return None;
     };
     let (driver, command) = (fields.text("driver", wrong), fields.text("command", wrong));
@@ -461,9 +543,12 @@ fn options(fields: Option<Fields<'_>>, wrong: &mut Vec<Complaint>) -> Vec<(Strin
     fields.map_or_else(Vec::new, |fields| fields.rest(wrong))
 }
 
-fn recorded(top: &mut Fields<'_>, wrong: &mut Vec<Complaint>) -> Option<Recorded> {
+/// `elsewhere`: it need not stand here.
+fn recorded(top: &mut Fields<'_>, elsewhere: bool, wrong: &mut Vec<Complaint>) -> Option<Recorded> {
     let Some(mut fields) = top.map("history", wrong) else {
-        wrong.push(top.wrong("history", None, "is missing: where the history is written"));
+        if !elsewhere {
+            wrong.push(top.wrong("history", None, "is missing: where the history is written"));
+        }
         return None;
     };
     let path = need(&mut fields, "path", "is missing: the file that the history is written to", wrong);
@@ -527,18 +612,96 @@ fn seeds(top: &mut Fields<'_>, wrong: &mut Vec<Complaint>) -> Vec<u64> {
     })
 }
 
-/// Arms are read and refused: whoever wrote them relies on a verdict for each, which this version does not give.
 fn arms(top: &mut Fields<'_>, wrong: &mut Vec<Complaint>) -> Vec<Arm> {
-    let mut arms = Vec::new();
-    let given = top.get("arms");
-    if given.is_some() {
-        wrong.push(top.wrong("arms", given, "are not carried out by this version: make each a scenario of its own"));
-    }
+    let mut arms: Vec<Arm> = Vec::new();
     for mut fields in top.maps("arms", wrong) {
         let name = need(&mut fields, "name", "is missing: what stands after the slash", wrong);
+        let Some(name) = name else { continue };
+        if !is_slug(&name) || arms.iter().any(|a| a.name == name) {
+            let what = format!("is a slug of letters, digits, - and _, another one for each arm, not `{name}`");
+            wrong.push(fields.wrong("name", None, what));
+        }
         let checkers = checkers(&mut fields, wrong);
+        if checkers.is_empty() {
+            wrong.push(fields.wrong("checker", None, "is missing: each arm has its own"));
+        }
+        let (workload, history) = (workload(&mut fields, true, wrong), recorded(&mut fields, true, wrong));
         fields.finish(wrong);
-        arms.extend(name.map(|name| Arm { name, checkers }));
+        arms.push(Arm { name, checkers, workload, history });
     }
     arms
+}
+
+impl Scenario {
+    /// What is run, in order: the scenario itself, or each of its arms as a scenario named `SCENARIO/ARM`.
+    pub fn parts(&self) -> Vec<Scenario> {
+        if self.arms.is_empty() {
+            return vec![self.clone()];
+        }
+        let part = |arm: &Arm| Scenario {
+            name: format!("{}/{}", self.name, arm.name),
+            checkers: arm.checkers.clone(),
+            workload: arm.workload.clone().unwrap_or_else(|| self.workload.clone()),
+            history: arm.history.clone().unwrap_or_else(|| self.history.clone()),
+            arms: Vec::new(),
+            ..self.clone()
+        };
+        self.arms.iter().map(part).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRONT: &str = "name: s\ntarget: 127.0.0.1:1\ntrust_level: sandbox\nblast_radius_pct: 10\nsteady_state: error_rate < 1\nrollback_after_sec: 5\n";
+
+    fn finish(rest: &str) -> Result<Scenario, String> {
+        let text = format!("---\n{FRONT}{rest}---\nWhy.\n");
+        let told = |all: Vec<Complaint>| all.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        Draft::parse(&text).unwrap().finish().map_err(told)
+    }
+
+    #[test]
+    fn each_arm_is_a_scenario_with_a_checker_of_its_own_and_what_it_does_not_say_is_the_scenarios() {
+        let scenario = finish(
+            "fault: none\nworkload: {driver: redis, kind: register}\nhistory: {path: h}\narms:\n  - {name: api, checker: {name: linear}}\n  - {name: sdk, checker: [{name: stats}], workload: {command: ./sdk.sh}, history: {path: sdk.jsonl}}\n",
+        )
+        .unwrap();
+        let parts = scenario.parts();
+        let names: Vec<_> = parts.iter().map(|p| (p.name.as_str(), p.checkers[0].name.as_str())).collect();
+        assert_eq!(names, [("s/api", "linear"), ("s/sdk", "stats")]);
+        assert_eq!(parts[0].workload, scenario.workload);
+        assert_eq!(
+            (parts[1].workload.command.as_deref(), parts[1].history.path.as_str()),
+            (Some("./sdk.sh"), "sdk.jsonl")
+        );
+        let alone =
+            finish("fault: none\nworkload: {driver: redis}\nhistory: {path: h}\nchecker: {name: linear}\n").unwrap();
+        assert_eq!(alone.parts(), std::slice::from_ref(&alone));
+    }
+
+    #[test]
+    fn a_workload_may_stand_in_the_arms_alone_but_a_checker_must_and_names_differ() {
+        let arm = |name: &str, rest: &str| format!("  - {{name: {name}{rest}}}\n");
+        let own = ", workload: {driver: redis}, history: {path: h}, checker: {name: linear}";
+        assert!(finish(&format!("fault: none\narms:\n{}", arm("a", own))).is_ok());
+        let twice = finish(&format!("fault: none\narms:\n{}{}", arm("a", own), arm("a", own))).unwrap_err();
+        assert!(twice.contains("another one for each arm"), "{twice}");
+        let bare = finish(&format!("fault: none\narms:\n{}", arm("a", ""))).unwrap_err();
+        assert!(bare.contains("each arm has its own") && bare.contains("`workload` is missing"), "{bare}");
+        let both = finish(&format!("fault: none\nchecker: {{name: linear}}\narms:\n{}", arm("a", own))).unwrap_err();
+        assert!(both.contains("stands in each arm"), "{both}");
+    }
+
+    #[test]
+    fn a_schedule_that_does_not_fit_into_the_workload_is_told() {
+        let with = |times: u64, seconds: u64| {
+            finish(&format!(
+                "fault: {{injector: process, action: pause, pids: [7], schedule: {{after_sec: 4, for_sec: 2, times: {times}}}}}\nworkload: {{driver: redis, duration_sec: {seconds}}}\nhistory: {{path: h}}\nchecker: {{name: linear}}\n"
+            ))
+        };
+        assert_eq!(with(3, 30).unwrap().schedule.times, 3);
+        assert!(with(3, 17).unwrap_err().contains("needs 18 s at least"));
+    }
 }

@@ -226,8 +226,8 @@ enum Fired {
 const TICK: u16 = 100;
 /// Between two looks at a fault that should be gone.
 const SETTLE: Duration = Duration::from_millis(300);
-/// How often a revert is tried.
-const TRIES: u32 = 10;
+/// For how long a revert is tried.
+const TRYING: Duration = Duration::from_secs(30);
 
 /// What `elench switch` does: watches over a journal until it is told that all is well, or fires. Gives whether the fault is gone.
 ///
@@ -246,21 +246,28 @@ pub fn watch(path: &Path) -> Result<bool, String> {
     }
 }
 
-/// Reverts until two looks in a row find the fault gone.
+/// Reverts until two looks in a row find the fault gone: a command that was injecting when the run died may end in between. Until then the
+/// journal does not say that it is reverted, so that it is found again if we are killed, too.
 fn fire(journal: &mut Journal, path: &Path, who: &str) -> bool {
-    let mut in_a_row = 0;
-    for _ in 0..TRIES {
-        in_a_row = if journal.revert(who) { in_a_row + 1 } else { 0 };
-        let _ = journal.write(path);
-        if in_a_row == 2 {
-            return true;
+    let until = Instant::now() + TRYING;
+    let mut before = false;
+    loop {
+        let now = journal.revert(who);
+        let (settled, late) = (before && now, Instant::now() > until);
+        if now && !settled {
+            journal.state = if late { State::Stuck } else { State::Armed };
         }
+        let _ = journal.write(path);
+        if settled || late {
+            return settled;
+        }
+        before = now;
         std::thread::sleep(SETTLE);
     }
-    false
 }
 
-fn leave_the_terminal() {
+/// What a closing terminal sends is ignored from here on.
+pub(super) fn leave_the_terminal() {
     let _ = nix::unistd::setsid();
     for sent in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM, Signal::SIGQUIT, Signal::SIGPIPE, Signal::SIGTSTP] {
         // SAFETY: ignoring a signal installs no handler, so no code runs in a signal's context.
@@ -304,10 +311,7 @@ fn wait(deadline_ms: u64) -> Fired {
 /// The journal cannot be read.
 pub fn revert_by_hand(path: &Path) -> Result<Journal, String> {
     let mut journal = Journal::read(path)?;
-    let until = Instant::now() + Duration::from_secs(30);
-    while !journal.revert("revert: by hand") && Instant::now() < until {
-        std::thread::sleep(SETTLE);
-    }
+    fire(&mut journal, path, "revert: by hand");
     journal.write(path).map_err(|e| format!("{}: cannot write: {e}", path.display()))?;
     Ok(journal)
 }
@@ -346,6 +350,22 @@ mod tests {
         let mut fine = journal(vec![run("true")]);
         assert!(fine.revert("revert") && fine.revert("revert"));
         assert_eq!((fine.state, fine.log.len()), (State::Reverted, 2));
+    }
+
+    #[test]
+    fn a_fault_that_comes_back_after_the_first_look_is_taken_back_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, file) = (dir.path().join("r1.json"), dir.path().join("broken"));
+        let late = file.clone();
+        let injecting = std::thread::spawn(move || {
+            std::thread::sleep(SETTLE / 2);
+            std::fs::write(late, "").unwrap();
+        });
+        journal(vec![Step::Remove(file.clone())]).write(&path).unwrap();
+        let left = revert_by_hand(&path).unwrap();
+        injecting.join().unwrap();
+        assert_eq!(left.state, State::Reverted);
+        assert!(!file.exists() && left.log.len() >= 2, "{:?}", left.log);
     }
 
     #[test]

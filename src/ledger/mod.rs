@@ -197,6 +197,23 @@ impl Ledger {
         read(&self.path(table, id)?)
     }
 
+    /// A record of a place, from its file; none where there is none, or no ledger.
+    pub fn recorded(home: &Path, table: Table, id: &str) -> Option<Record> {
+        read(&path_in(&home.join("ledger"), table, id).ok()?).ok()
+    }
+
+    /// The verdicts of a scenario that are not deleted, the oldest first.
+    ///
+    /// # Errors
+    /// What the database says, or a record that cannot be read.
+    pub fn verdicts_of(&self, scenario: &str) -> Result<Vec<Record>, String> {
+        let select = "SELECT id FROM verdicts WHERE scenario = ?1 AND deleted_at IS NULL ORDER BY created_at, id";
+        let mut statement = self.database.prepare(select).map_err(sql)?;
+        let ids = statement.query_map([scenario], |row| row.get::<_, String>(0)).map_err(sql)?;
+        let ids = ids.collect::<Result<Vec<String>, _>>().map_err(sql)?;
+        ids.iter().map(|id| self.get(Table::Verdicts, id)).collect()
+    }
+
     /// Marks a record as deleted; its file stays.
     ///
     /// # Errors
@@ -208,11 +225,7 @@ impl Ledger {
     }
 
     fn path(&self, table: Table, id: &str) -> Result<PathBuf, String> {
-        let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if id.is_empty() || id.len() > 200 || id.starts_with('.') || !id.chars().all(fine) {
-            return Err(format!("`{id}` is no id of a record: letters, digits, -, _ and ."));
-        }
-        Ok(self.records.join(table.name()).join(format!("{id}.json")))
+        path_in(&self.records, table, id)
     }
 
     /// Makes the database anew from the files. Gives how many records there are.
@@ -245,6 +258,14 @@ impl Ledger {
         step.commit().map_err(sql)?;
         Ok(all.len() as u64)
     }
+}
+
+fn path_in(records: &Path, table: Table, id: &str) -> Result<PathBuf, String> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if id.is_empty() || id.len() > 200 || id.starts_with('.') || !id.chars().all(fine) {
+        return Err(format!("`{id}` is no id of a record: letters, digits, -, _ and ."));
+    }
+    Ok(records.join(table.name()).join(format!("{id}.json")))
 }
 
 fn read(path: &Path) -> Result<Record, String> {

@@ -24,6 +24,18 @@ pub fn of_arms(arms: &[Verdict]) -> Verdict {
     }
 }
 
+/// The verdict of a scenario over runs with several seeds, at least one of them: each with whether it was sound, that is did all that was
+/// planned, proven and checked. A failure counts; else what was not sound, the worst of it; else the last, which met the highest tier.
+/// `missing`: seeds that were asked for were not run, so that only a part is covered.
+pub fn of_seeds(runs: &[(Verdict, bool)], missing: bool) -> Verdict {
+    let worst =
+        |of: &dyn Fn(&(Verdict, bool)) -> bool| runs.iter().filter(|r| of(r)).map(|r| r.0).max_by_key(|v| v.rank());
+    let last = runs.last().map_or(Verdict::NotRun, |r| r.0);
+    let verdict = worst(&|r| r.0.is_fail()).or_else(|| worst(&|r| !r.1)).unwrap_or(last);
+    let part = Verdict::PartialModel;
+    if missing && part.rank() > verdict.rank() { part } else { verdict }
+}
+
 /// What a session came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]

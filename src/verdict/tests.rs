@@ -2,7 +2,7 @@
 
 use super::audit::{Answer, Audited, RedFlag, WeakOracle};
 use super::blame::{Blame, BugType, FaultClass, Ground, Question, Severity, blame, bug_type, severity};
-use super::session::{Session, concerns, of_arms, of_scenarios};
+use super::session::{Session, concerns, of_arms, of_scenarios, of_seeds};
 use super::*;
 
 fn answered<T: Copy>(items: &[T], answer: Answer) -> Vec<Audited<T>> {
@@ -154,6 +154,22 @@ fn the_worst_arm_counts_and_one_that_was_not_run_or_partial_caps_at_partial_surf
         (vec![FailNondeterministic, FailReproducible], FailReproducible),
     ] {
         assert_eq!(of_arms(&arms), expected, "{arms:?}");
+    }
+}
+
+#[test]
+fn of_several_seeds_a_failure_counts_then_what_is_unsound_then_the_last() {
+    use Verdict::*;
+    for (runs, missing, expected) in [
+        (vec![(PassSmoke, true), (PassSmoke, true), (PassHardening, true)], false, PassHardening),
+        (vec![(PartialModel, true), (PartialModel, true), (PassHardening, true)], false, PassHardening),
+        (vec![(FaultNotProven, false), (PassHardening, true)], false, FaultNotProven),
+        (vec![(PassHardening, true), (FailNondeterministic, false)], false, FailNondeterministic),
+        (vec![(PassHardening, true)], true, PartialModel),
+        (vec![(FaultNotProven, false)], true, FaultNotProven),
+        (vec![], true, NotRun),
+    ] {
+        assert_eq!(of_seeds(&runs, missing), expected, "{runs:?}");
     }
 }
 

@@ -12,7 +12,7 @@
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::tool::{is_there, tag, version, words};
+use super::tool::{can_start, json_of, tag, version, words};
 use super::undo::{Step, Undo, run};
 use super::{Cap, Failed, Injector, Observation, Probe, Readiness};
 use crate::experiment::front::{Complaint, Fields};
@@ -93,18 +93,22 @@ impl Fis {
         let tag = format!("elench-{}", tag());
         let template = Err("the template was not read".into());
         let mut fis = Fis { spec: spec.clone(), cap, program, tag, template, experiment: None, starts: 0 };
-        if fis.is_there() {
+        if can_start(&fis.program) {
             match fis.fetch() {
-                Ok(template) => fis.template = Ok(checked(&template, cap)?),
+                Ok(template) => {
+                    let victims = checked(&template, cap)?;
+                    if victims.is_empty() && spec.victim.is_empty() {
+                        return Err(format!(
+                            "the template {} lists no EC2 instances by their ARNs, so there is no victim to look at, and that an action is `completed` proves nothing: name a `victim` command that prints the victim's state, which must change",
+                            spec.template
+                        ));
+                    }
+                    fis.template = Ok(victims);
+                }
                 Err(why) => fis.template = Err(why),
             }
         }
         Ok(fis)
-    }
-
-    fn is_there(&self) -> bool {
-        let tool = self.program.iter().find(|w| *w != "env" && !w.contains('='));
-        tool.is_some_and(|t| is_there(t))
     }
 
     fn aws(&self, service: &str, rest: &[&str]) -> Vec<String> {
@@ -122,8 +126,7 @@ impl Fis {
 
     fn ask(&self, service: &str, rest: &[&str]) -> Result<Json, String> {
         let argv: Vec<&str> = rest.iter().copied().chain(["--output", "json"]).collect();
-        let text = run(&self.aws(service, &argv))?;
-        serde_json::from_str(&text).map_err(|e| format!("what aws printed is no JSON: {e}"))
+        json_of(&self.aws(service, &argv))
     }
 
     fn fetch(&self) -> Result<Json, String> {
@@ -213,7 +216,7 @@ fn within(mode: &str, listed: usize, cap: Cap) -> Result<(), String> {
 
 impl Injector for Fis {
     fn probe(&self) -> Probe {
-        let state = if !self.is_there() {
+        let state = if !can_start(&self.program) {
             Readiness::Missing("`aws` is not there: install the Debian package awscli".into())
         } else {
             match &self.template {
@@ -255,8 +258,7 @@ impl Injector for Fis {
         self.template = Ok(checked(&template, self.cap).map_err(Failed)?);
         let start = self.start();
         self.starts += 1;
-        let text = run(&start).map_err(Failed)?;
-        let answer: Json = serde_json::from_str(&text).map_err(|e| Failed(format!("aws printed no JSON: {e}")))?;
+        let answer = json_of(&start).map_err(Failed)?;
         let id = answer["experiment"]["id"].as_str().ok_or_else(|| Failed("aws named no experiment".into()))?;
         self.experiment = Some(id.to_string());
         Ok(())
@@ -379,15 +381,14 @@ esac
     }
 
     #[test]
-    fn without_a_victim_nothing_has_landed_and_with_its_own_word_it_can() {
+    fn without_a_victim_nothing_is_started_and_with_its_own_word_it_can_land() {
         let dir = tempfile::tempdir().unwrap();
         let program = shim(dir.path());
         let tagged = serde_json::json!({ "experimentTemplate": { "targets": { "t": {
             "resourceType": "aws:ecs:task", "resourceTags": { "env": "test" }, "selectionMode": "PERCENT(30)" } } } });
         std::fs::write(dir.path().join("template"), tagged.to_string()).unwrap();
-        let mut blind = Fis::with(&spec(), Cap { percent: 34 }, program.clone()).unwrap();
-        let (landed, words) = run_once(&mut blind);
-        assert!(!landed && words.contains("victim"), "{words}");
+        let why = Fis::with(&spec(), Cap { percent: 34 }, program.clone()).unwrap_err();
+        assert!(why.contains("name a `victim` command"), "{why}");
         std::fs::write(dir.path().join("stops"), "").unwrap();
         let victim = ["cat", dir.path().join("instance").to_str().unwrap()].map(String::from).to_vec();
         std::fs::write(dir.path().join("instance"), "running").unwrap();

@@ -9,13 +9,16 @@
 //! Reverting deletes the object and looks that it is gone; Chaos Mesh holds it back until the fault is taken back. The context of kubeconfig
 //! is named in the scenario, so that a revert reaches the same cluster. Tool: `kubectl`.
 
+use std::fs::File;
+use std::io::Read;
+
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
-use super::tool::{is_name, is_there, tag, words};
+use super::tool::{can_start, is_name, json_of, tag, words};
 use super::undo::{Step, Undo, run, run_fed};
 use super::{Cap, Failed, Injector, Observation, Probe, Readiness};
-use crate::experiment::front::{Complaint, Datum, Fields, documents};
+use crate::experiment::front::{Complaint, Datum, Fields, Node, documents};
 use crate::verdict::blame::FaultClass;
 
 /// Kinds that select pods, so that a cap can bound them.
@@ -32,7 +35,7 @@ const KINDS: [&str; 10] = [
     "BlockChaos",
 ];
 /// Bytes of a file.
-const MAX_BYTES: usize = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// What a scenario says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -115,12 +118,7 @@ impl Spec {
     /// The object before it is capped.
     fn object(&self) -> Result<Json, String> {
         let Some(file) = &self.file else { return Ok(self.template()) };
-        let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: cannot read: {e}"))?;
-        if text.len() > MAX_BYTES {
-            return Err(format!("{file}: has more than {MAX_BYTES} bytes"));
-        }
-        let found = documents(&text).map_err(|c| format!("{file}: line {}: {}", c.line.saturating_sub(1), c.what))?;
-        match found.as_slice() {
+        match contents(file)?.as_slice() {
             [one] => Ok(to_json(&one.datum)),
             many => Err(format!("{file}: holds {} objects, and an experiment has one fault", many.len())),
         }
@@ -142,6 +140,21 @@ impl Spec {
         spec["mode"] = json!(self.mode.as_deref().unwrap_or("fixed-percent"));
         json!({ "apiVersion": "chaos-mesh.org/v1alpha1", "kind": self.kind, "metadata": {}, "spec": spec })
     }
+}
+
+/// The objects of a file.
+///
+/// # Errors
+/// It cannot be read, is too large, or no YAML.
+pub(in crate::experiment) fn contents(file: &str) -> Result<Vec<Node>, String> {
+    let cannot = |e| format!("{file}: cannot read: {e}");
+    let mut text = String::new();
+    let opened = File::open(file).map_err(cannot)?;
+    opened.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(cannot)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(format!("{file}: has more than {MAX_BYTES} bytes"));
+    }
+    documents(&text).map_err(|c| format!("{file}: line {}: {}", c.line.saturating_sub(1), c.what))
 }
 
 /// Recursion is bounded by the parser, which refuses deep nesting.
@@ -251,8 +264,7 @@ impl Mesh {
     }
 
     fn state(&self) -> Readiness {
-        let tool = self.program.iter().find(|w| *w != "env" && !w.contains('=')).map_or("", String::as_str);
-        if !is_there(tool) {
+        if !can_start(&self.program) {
             return Readiness::Missing("`kubectl` is not there: see https://kubernetes.io/docs/tasks/tools/".into());
         }
         match run(&self.argv(&["api-resources", "--api-group=chaos-mesh.org", "-o", "name"])) {
@@ -277,18 +289,12 @@ impl Mesh {
 
     fn get(&self) -> Result<Option<Json>, String> {
         let argv = ["get", &self.resource, &self.name, "-n", &self.namespace, "-o", "json", "--ignore-not-found"];
-        let text = run(&self.argv(&argv))?;
-        if text.trim().is_empty() {
-            return Ok(None);
-        }
-        serde_json::from_str(&text).map(Some).map_err(|e| format!("what kubectl printed is no JSON: {e}"))
+        json_of(&self.argv(&argv)).map(|json| Some(json).filter(|json| !json.is_null()))
     }
 
     fn events(&self) -> Result<Json, String> {
         let field = format!("involvedObject.name={}", self.name);
-        let text =
-            run(&self.argv(&["get", "events", "-n", &self.namespace, "--field-selector", &field, "-o", "json"]))?;
-        serde_json::from_str(&text).map_err(|e| format!("what kubectl printed is no JSON: {e}"))
+        json_of(&self.argv(&["get", "events", "-n", &self.namespace, "--field-selector", &field, "-o", "json"]))
     }
 }
 
@@ -365,12 +371,18 @@ impl Injector for Mesh {
         );
         (landed, said)
     }
+
+    fn trace(&self) -> Option<(&'static str, Json)> {
+        // JSON is YAML.
+        Some(("chaos-mesh-spec.yaml", self.object.clone()))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
+    use super::super::tool::is_there;
     use super::*;
 
     /// A `kubectl` that keeps one object in a directory and records how it is called.

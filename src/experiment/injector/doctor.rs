@@ -1,10 +1,44 @@
 //! Which injectors can work here, whatever a scenario asks of them, and how to get the others?
 
+use serde::Serialize;
+
 use super::tool::{Reach, is_there, version, words};
 use super::{Probe, Readiness, clock, tc};
 
+/// One line of the capability matrix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Capability {
+    /// What was found.
+    #[serde(flatten)]
+    pub probe: Probe,
+    /// The privilege that it takes.
+    pub privilege: &'static str,
+    /// What the kernel has to have.
+    pub kernel: &'static str,
+}
+
+/// The whole matrix.
+pub fn capabilities() -> Vec<Capability> {
+    let of = |probe: Probe| {
+        let (privilege, kernel) = match probe.injector {
+            "process" => ("same user as the victim, or root", "-"),
+            "command" => ("the script's", "-"),
+            "nft" => ("CAP_NET_ADMIN, or sudo -n", "nf_tables"),
+            "iptables" => ("CAP_NET_ADMIN, or sudo -n", "xtables"),
+            "tc" => ("CAP_NET_ADMIN, or sudo -n", "sch_prio, sch_netem, cls_u32"),
+            "disk" => ("to write to the mount", "-"),
+            "clock" => ("to write the file that the victim reads", "-"),
+            "chaos-mesh" => ("kubeconfig: create and delete in the namespace", "the cluster's"),
+            "aws-fis" => ("credentials: fis:StartExperiment, fis:StopExperiment", "-"),
+            _ => ("none", "-"),
+        };
+        Capability { probe, privilege, kernel }
+    };
+    probes().into_iter().map(of).collect()
+}
+
 /// Every injector, probed without touching anything.
-pub fn probes() -> Vec<Probe> {
+fn probes() -> Vec<Probe> {
     let reach = Reach::of(None);
     let of = |injector, state, version| Probe { injector, state, version };
     let own = || Some(env!("CARGO_PKG_VERSION").to_string());

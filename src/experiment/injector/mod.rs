@@ -123,6 +123,14 @@ impl Fault {
         }
     }
 
+    /// Of a partition: does it cut both ways? `None`: it is none, or its script says so alone.
+    pub fn is_symmetric(&self) -> Option<bool> {
+        match self {
+            Fault::Nft(spec) | Fault::Iptables(spec) => Some(spec.action != cut::Action::OneWay),
+            _ => None,
+        }
+    }
+
     /// The injector, capped.
     ///
     /// # Errors
@@ -223,6 +231,14 @@ pub trait Injector: Send {
     /// # Errors
     /// What went wrong; the caller reverts.
     fn inject(&mut self) -> Result<(), Failed>;
+
+    /// Gets ready to break once more, after a revert: what the first injection killed is looked for anew.
+    ///
+    /// # Errors
+    /// There is nothing left to break.
+    fn again(&mut self) -> Result<(), Failed> {
+        Ok(())
+    }
 
     /// What is to be seen of the fault now.
     ///

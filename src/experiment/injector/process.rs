@@ -129,7 +129,13 @@ impl Spec {
         let victims: Vec<Victim> =
             numbers.into_iter().filter(|pid| !ours.contains(pid)).filter_map(Victim::of).collect();
         if victims.is_empty() {
-            return Err("no process that is named is there".into());
+            let which = match (&self.pattern, &self.cgroup, &self.unit) {
+                (Some(text), ..) => format!(": none whose command line holds `{text}`"),
+                (_, Some(group), _) => format!(": none in the control group `{group}`"),
+                (.., Some(unit)) => format!(": the unit `{unit}` has no main process"),
+                _ => String::new(),
+            };
+            return Err(format!("no process that is named is there{which}"));
         }
         Ok(victims)
     }
@@ -240,6 +246,14 @@ impl Injector for Process {
         for victim in &self.victims {
             victim.signal(self.signal()).map_err(Failed)?;
         }
+        Ok(())
+    }
+
+    fn again(&mut self) -> Result<(), Failed> {
+        let victims = self.spec.listed().map_err(Failed)?;
+        // What is hit never grows, whoever else is there by now.
+        let most = self.victims.len();
+        (self.listed, self.victims) = (victims.len(), victims.into_iter().take(most).collect());
         Ok(())
     }
 

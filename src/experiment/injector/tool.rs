@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value as Json;
+
 use super::Readiness;
-use super::undo::run;
+use super::undo::{run, typed};
 
 /// `CAP_NET_ADMIN`: rules and qdiscs.
 const NET_ADMIN: u32 = 12;
@@ -17,6 +19,23 @@ pub(super) fn is_there(program: &str) -> bool {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+/// Is the program of a command there, which may stand behind `env NAME=VALUE`?
+pub(super) fn can_start(argv: &[String]) -> bool {
+    argv.iter().find(|w| *w != "env" && !w.contains('=')).is_some_and(|program| is_there(program))
+}
+
+/// The JSON that a command prints; null where it prints nothing.
+///
+/// # Errors
+/// Those of [`run`], and anything that is no JSON.
+pub(super) fn json_of(argv: &[String]) -> Result<Json, String> {
+    let text = run(argv)?;
+    if text.trim().is_empty() {
+        return Ok(Json::Null);
+    }
+    serde_json::from_str(&text).map_err(|e| format!("what `{}` printed is no JSON: {e}", typed(argv)))
 }
 
 /// A word that no other run uses, of eight hexadecimal digits.

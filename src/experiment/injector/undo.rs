@@ -4,6 +4,7 @@
 //! injected, and carried out by the run itself, by the dead man's switch, or by hand with `elench revert`. Carrying it out again is
 //! harmless.
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -169,6 +170,38 @@ impl Undo {
     pub fn carry_out(&self) -> Vec<Done> {
         self.steps.iter().map(Step::carry_out).collect()
     }
+}
+
+impl fmt::Display for Step {
+    /// As it would be typed, for a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let checked = |f: &mut fmt::Formatter<'_>, check: &[String]| match check {
+            [] => Ok(()),
+            check => write!(f, "; then `{}` must succeed", typed(check)),
+        };
+        match self {
+            Step::Continue(victim) => write!(f, "kill -CONT {}; then its state must not be T", victim.pid),
+            Step::Run { argv, check } => write!(f, "{}", typed(argv)).and_then(|()| checked(f, check)),
+            Step::Start { argv, check } => write!(f, "{} &", typed(argv)).and_then(|()| checked(f, check)),
+            Step::Remove(path) => write!(f, "rm -f {}", path.display()),
+            Step::Drop { commands, list, name, .. } => {
+                let commands: Vec<String> = commands.iter().map(|c| typed(c)).collect();
+                write!(f, "{}; then `{}` must not list {name}", commands.join("; "), typed(list))
+            }
+            Step::Write { path, text } => write!(f, "write `{}` to {}", text.trim(), path.display()),
+            Step::Http(ask) => write!(f, "{} {}; then GET {} must show that it is gone", ask.method, ask.url, ask.look),
+        }
+    }
+}
+
+/// A command as it would be typed into a shell.
+pub fn typed(argv: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    let word = |w: &String| match !w.is_empty() && w.chars().all(plain) {
+        true => w.clone(),
+        false => format!("'{}'", w.replace('\'', r"'\''")),
+    };
+    argv.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 impl Step {

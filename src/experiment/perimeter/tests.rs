@@ -171,3 +171,77 @@ fn the_file_system_that_holds_our_evidence_is_out_of_reach_under_any_name() {
     assert_eq!(refusal.code, Code::ContextConflict, "the evidence would lie on the same file system");
     assert_eq!(filled("/proc"), Ok(()), "another file system");
 }
+
+#[test]
+fn a_cluster_is_judged_by_its_context_and_what_is_selected_in_it_by_its_names() {
+    let config = Config::parse("sandbox = [\"kube:kind\"]").unwrap();
+    let of = |fault: &str| format!("{}fault: {{injector: chaos-mesh, {fault}}}\n", with("target", "kube:kind"));
+    let judged = |fault: &str| judged_with(&of(fault), &config, &nowhere);
+    assert_eq!(judged("context: kind, kind: PodChaos, namespace: shop, labels: [app=web]"), Ok(()));
+    for (fault, why) in [
+        ("context: main, kind: PodChaos, labels: [app=web]", "does not list: sandbox = [\"kube:main\"]"),
+        ("context: kind, kind: PodChaos, namespace: shop-prod, labels: [app=web]", "`prod`"),
+        ("context: kind, kind: PodChaos, labels: [env=production]", "`production`"),
+        ("context: kind, file: /no/such/file", "cannot be held to any rule"),
+    ] {
+        let refusal = judged(fault).unwrap_err();
+        assert!(refusal.why.contains(why), "{fault}: {refusal}");
+    }
+}
+
+#[test]
+fn a_manifest_is_judged_like_what_is_written_in_the_scenario() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.yaml");
+    let config = Config::parse("sandbox = [\"kube:kind\"]").unwrap();
+    let front = format!(
+        "{}fault: {{injector: chaos-mesh, context: kind, file: {}}}\n",
+        with("target", "kube:kind"),
+        file.display()
+    );
+    let of = |rest: &str| {
+        std::fs::write(&file, format!("kind: NetworkChaos\nmetadata: {{name: x}}\nspec:\n  mode: one\n{rest}"))
+            .unwrap();
+        judged_with(&front, &config, &nowhere)
+    };
+    assert_eq!(of("  selector: {namespaces: [shop], labelSelectors: {app: web}}\n"), Ok(()));
+    for bad in [
+        "  selector: {namespaces: [prod]}\n",
+        "  selector: {labelSelectors: {env: production}}\n",
+        "  selector: {pods: {live: [web-1]}}\n",
+        "  selector: {namespaces: [shop]}\n  externalTargets: [8.8.8.8]\n",
+        "  selector: {namespaces: [shop]}\n  target: {mode: all, selector: {namespaces: [shop-prd]}}\n",
+    ] {
+        assert_eq!(of(bad).unwrap_err().code, Code::ProdUnauthorized, "{bad}");
+    }
+}
+
+#[test]
+fn a_template_of_fis_is_judged_by_the_arn_that_is_the_target() {
+    let config = Config::parse("sandbox = [\"arn:aws:fis:*:123456789012:*\"]").unwrap();
+    let of = |target: &str, template: &str| {
+        let front = format!("{}fault: {{injector: aws-fis, template: {template}}}\n", with("target", target));
+        judged_with(&front, &config, &nowhere)
+    };
+    assert_eq!(of("arn:aws:fis:eu-1:123456789012:experiment-template/EXT1", "EXT1"), Ok(()));
+    for (target, template) in [
+        ("arn:aws:fis:eu-1:123456789012:experiment-template/EXT1", "EXT2"),
+        ("127.0.0.1:80", "EXT1"),
+        ("arn:aws:fis:eu-1:999999999999:experiment-template/EXT1", "EXT1"),
+    ] {
+        let refusal = of(target, template).unwrap_err();
+        assert!(refusal.code == Code::ProdUnauthorized && refusal.why.contains("list"), "{refusal}");
+    }
+}
+
+#[test]
+fn where_a_workload_connects_is_judged_like_the_target() {
+    for (rest, fine) in [
+        ("workload: {driver: redis, endpoints: [\"127.0.0.1:1\", \"[::1]:2\"]}\n", true),
+        ("workload: {driver: redis, endpoints: [\"127.0.0.1:1\", \"8.8.8.8:2\"]}\n", false),
+        ("workload: {driver: redis, endpoints: db-prod}\n", false),
+        ("arms:\n  - {name: a, workload: {driver: redis, endpoints: [\"10.0.0.9:1\"]}}\n", false),
+    ] {
+        assert_eq!(judged(&format!("{GOOD}{rest}")).is_ok(), fine, "{rest}");
+    }
+}

@@ -3,119 +3,128 @@
 use std::path::Path;
 use std::time::Duration;
 
-use elench_formats::History;
+use elench_checkers::Budget as Budgeted;
+use elench_checkers::outcome::Method;
+use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
 use elench_formats::open::{Format, OpenOptions, open};
 use elench_formats::write::{Target, to_file};
+use elench_formats::{History, Value};
 use serde_json::{Value as Json, json};
 
-use super::landing::{self, since};
+use super::audit::{Looked, red_flags, topology, weak_oracle};
 use super::load::Ended;
-use super::{Ran, Stage, again, assertion, page, record, report};
+use super::reduce::{self, Reduced, kinds};
+use super::stage::{Clocks, Stage};
+use super::{Options, Ran, landing, once, page, promised, record, report};
 use crate::check::{CheckOptions, Found, Report, Valid, check};
-use crate::experiment::evidence::Evidence;
-use crate::experiment::scenario::{Checker, Scenario};
-use crate::verdict::audit::{Answer, Audited, RedFlag, WeakOracle};
-use crate::verdict::blame::{Ground, Question, blame, bug_type, severity};
-use crate::verdict::{Budget, Checking, Facts, Landing, Rerun, classify};
+use crate::experiment::evidence::{Assertion, Evidence};
+use crate::experiment::scenario::{Checker, Scenario, Schedule};
+use crate::generate::{GenOptions, Workload, generate};
+use crate::verdict::blame::{FaultClass, Ground, Question, blame, bug_type, severity};
+use crate::verdict::{Budget, Checking, Facts, Landing, Rerun, Verdict, classify};
 use crate::verify::Holds;
 use crate::weak::weaknesses;
 
+/// For how long a second way of checking may take.
+const SECOND: Duration = Duration::from_secs(20);
+
 /// What was checked.
-struct Checked {
-    history: Option<History>,
-    reports: Vec<Report>,
+pub(super) struct Checked {
+    pub(super) history: Option<History>,
+    pub(super) reports: Vec<Report>,
+    /// What each of these was asked for.
+    asked: Vec<CheckOptions>,
     unchecked: Option<String>,
 }
 
 /// The end of a run.
 pub(super) fn conclude(
-    stage: Stage<'_>,
+    mut stage: Stage<'_>,
     ended: Ended,
     mut evidence: Evidence,
-    (seed, seeds): (u64, u64),
     rerun_of: Option<&str>,
 ) -> Result<Ran, String> {
     (stage.options.tell)("checking the history");
     let scenario = stage.scenario;
     let checked = check_all(scenario, &stage.history, evidence.dir());
-    let landing = match (&scenario.fault, stage.injected) {
-        (None, _) => Landing::Absent("no fault was planned".into()),
-        (Some(_), false) => Landing::Absent("nothing was injected".into()),
-        (Some(_), true) => landing::verdict(&stage.shown),
+    let landing = match &scenario.fault {
+        None => Landing::Absent("no fault was planned".into()),
+        Some(_) => {
+            let landings: Vec<Landing> = stage.rounds.iter().filter_map(|r| r.landing.clone()).collect();
+            landing::of_rounds(&landings, scenario.schedule.times)
+        }
     };
-    let mut facts = facts(&stage, &ended, &checked, landing.clone(), seeds);
+    let mut facts = facts(&stage, &ended, &checked, landing.clone());
+    let topology = checked.history.as_ref().and_then(topology);
+    let stuck =
+        stage.rounds.iter().filter_map(|r| r.rollback.as_ref()).find(|r| !r.gone).and_then(|r| r.journal.clone());
+    let proven = scenario.fault.is_none() || matches!(landing, Landing::Proven(_));
+    let sound = proven
+        && facts.checking == Checking::All
+        && facts.violations == 0
+        && facts.weak.is_none()
+        && stuck.is_none()
+        && stage.aborted.is_none()
+        && rerun_of.is_none();
     let mut ran = Ran {
         run_id: stage.run_id.clone(),
         scenario: scenario.clone(),
+        seed: stage.seed,
         dir: evidence.dir().to_path_buf(),
-        phases: stage.phases.clone(),
-        recovered_in_ms: stage.recovered_in_ms,
-        shown: stage.shown,
+        rounds: std::mem::take(&mut stage.rounds),
         landing,
-        rollback: stage.rollback,
-        report: None,
+        reports: Vec::new(),
         unchecked: checked.unchecked.clone(),
+        violated: checked.reports.iter().flat_map(kinds).collect(),
         verdict: classify(&facts),
+        sound,
         labels: None,
+        reduced: Vec::new(),
         aborted: stage.aborted.clone(),
+        stuck,
     };
-    if ran.verdict.verdict.is_fail() && rerun_of.is_none() {
-        facts.rerun = again(&ran, stage.options, seed);
-        ran.verdict = classify(&facts);
-    }
-    let stuck = ran.rollback.as_ref().filter(|r| !r.gone).and_then(|r| r.journal.clone());
-    if let Some(journal) = &stuck {
-        // What cannot be taken back is a failure of the experiment, whatever the clients saw.
-        ran.verdict.verdict = crate::verdict::Verdict::FailNondeterministic;
-        ran.verdict
-            .because
-            .push(format!("ERR_ROLLBACK_FAILED: the fault is still there; its journal is {}", journal.display()));
-        ran.verdict.because.extend(page(&stage.options.home, journal));
-    }
-    let grounds = grounds(&checked, ended.seconds);
     if ran.verdict.verdict.is_fail() {
-        let class = scenario.fault.as_ref().map_or(crate::verdict::blame::FaultClass::None, |f| f.class());
-        let safety = facts.violations > 0;
-        let recovered = ran.phases[2].held.as_ref().and_then(|j| j.holds);
-        ran.labels = Some((blame(&grounds), bug_type(class, safety), severity(safety, recovered, true)));
-    }
-    if let Some(fault) = &scenario.fault {
-        evidence.json("injector", &format!("{}-observed.json", fault.name()), &stage.observed)?;
-        if let Some((name, trace)) = &stage.trace {
-            evidence.json("injector", name, trace)?;
+        reduce_recording(&mut ran, &checked, &mut evidence)?;
+        if rerun_of.is_none() && ran.stuck.is_none() {
+            facts.rerun = again(&mut ran, stage.options);
+            ran.verdict = classify(&facts);
         }
     }
+    if let Some(journal) = &ran.stuck {
+        // What cannot be taken back is a failure of the experiment, whatever the clients saw.
+        if !ran.verdict.verdict.is_fail() {
+            ran.verdict.verdict = Verdict::FailNondeterministic;
+        }
+        ran.verdict.because.push(format!(
+            "ERR_ROLLBACK_FAILED: the fault is still there; its journal is {0}: mend what is named there, then `elench revert {0}`",
+            journal.display()
+        ));
+        ran.verdict.because.extend(page(&stage.options.home, journal));
+    }
+    let grounds = grounds(&checked, ended.seconds, Clocks::now().since(stage.clocks));
+    if ran.verdict.verdict.is_fail() {
+        let class = scenario.fault.as_ref().map_or(FaultClass::None, |f| f.class());
+        let safety = facts.violations > 0;
+        ran.labels = Some((blame(&grounds), bug_type(class, safety), severity(safety, ran.after().holds(), true)));
+    }
+    keep_traces(&stage, &mut evidence)?;
     write(&mut evidence, &stage.history, &ran, &facts, &grounds, &checked, &ended)?;
-    ran.report = checked.reports.into_iter().next();
-    let environment = environment(seed);
+    ran.reports = checked.reports;
+    evidence.write("findings", "findings.md", report::findings(&ran, &facts, &grounds).as_bytes())?;
     let steady = match ran.steady_state_held() {
         Some(true) => "held",
         Some(false) => "VIOLATED",
         None => "not to be told",
     };
-    let assertions = vec![
-        assertion("steady state", ran.steady_state_held(), scenario.steady_state.clone()),
-        assertion(
-            "fault landed",
-            Some(matches!(ran.landing, Landing::Proven(_))).filter(|_| scenario.fault.is_some()),
-            format!("{:?}", ran.landing),
-        ),
-        assertion("fault reverted", ran.rollback.as_ref().map(|r| r.gone), "as observed"),
-        assertion(
-            "no violation",
-            Some(facts.violations == 0).filter(|_| facts.checking == Checking::All),
-            format!("{} violations", facts.violations),
-        ),
-    ];
-    evidence.write("findings", "findings.md", report::findings(&ran, &grounds).as_bytes())?;
-    evidence.seal(&scenario.name, ran.verdict.clone(), steady, assertions, environment)?;
-    record(&stage.options.home, &ran)?;
+    let assertions = assertions(&ran, &facts);
+    evidence.seal(&scenario.name, ran.verdict.clone(), steady, assertions, environment(ran.seed))?;
+    record::record(&stage.options.home, &ran, topology.as_deref())?;
     Ok(ran)
 }
 
 /// Reads the history as it is, strictly, keeps it in columns, and runs every checker over it.
 fn check_all(scenario: &Scenario, path: &Path, dir: &Path) -> Checked {
-    let mut out = Checked { history: None, reports: Vec::new(), unchecked: None };
+    let mut out = Checked { history: None, reports: Vec::new(), asked: Vec::new(), unchecked: None };
     let format = scenario.history.format.as_deref().and_then(Format::from_name);
     let options = OpenOptions { format, ..OpenOptions::default() };
     let history = match open(&path.to_string_lossy(), &options, &|_, _| {}) {
@@ -129,8 +138,13 @@ fn check_all(scenario: &Scenario, path: &Path, dir: &Path) -> Checked {
         out.unchecked = Some(format!("the history cannot be kept: {e}"));
     }
     for checker in &scenario.checkers {
-        match options_of(checker).and_then(|o| check("history.parquet", &history, &o).map_err(|e| e.to_string())) {
-            Ok(report) => out.reports.push(report),
+        let checked = options_of(checker)
+            .and_then(|o| check("history.parquet", &history, &o).map(|r| (r, o)).map_err(|e| e.to_string()));
+        match checked {
+            Ok((report, asked)) => {
+                out.reports.push(report);
+                out.asked.push(asked);
+            }
             Err(why) => out.unchecked = Some(format!("checker {}: {why}", checker.name)),
         }
     }
@@ -142,7 +156,7 @@ fn check_all(scenario: &Scenario, path: &Path, dir: &Path) -> Checked {
 }
 
 /// Flags of `elench check`, as a scenario gives them.
-fn options_of(checker: &Checker) -> Result<CheckOptions, String> {
+pub(super) fn flags_of(checker: &Checker) -> Vec<String> {
     let mut flags = vec!["--checker".to_string(), checker.name.clone()];
     for (name, value) in &checker.options {
         let flag = format!("--{}", name.replace('_', "-"));
@@ -152,7 +166,15 @@ fn options_of(checker: &Checker) -> Result<CheckOptions, String> {
             _ => flags.extend([flag, value.clone()]),
         }
     }
-    crate::cli::check::options_of(&flags)
+    flags
+}
+
+/// What they ask for.
+///
+/// # Errors
+/// A flag that is none, or a value that is none of its.
+pub(super) fn options_of(checker: &Checker) -> Result<CheckOptions, String> {
+    crate::cli::check::options_of(&flags_of(checker))
 }
 
 fn violations(report: &Report) -> u64 {
@@ -165,8 +187,13 @@ fn violations(report: &Report) -> u64 {
     report.findings.iter().filter(|f| matches!(f.valid(), Some((Valid::No, _)))).map(|f| of(&f.result)).sum()
 }
 
+/// Violations that the checkers of a run found.
+pub(super) fn anomalies(reports: &[Report]) -> u64 {
+    reports.iter().map(violations).sum()
+}
+
 /// Operations that the checkers of a report consumed: the most that one of them did.
-fn consumed(report: &Report) -> u64 {
+pub(super) fn consumed(report: &Report) -> u64 {
     let of = |found: &Found| match found {
         Found::Linear(l) => l.outcome.coverage().ops_consumed() + l.case.left_out.ops_consumed(),
         Found::Isolation(i) => i.result.coverage.ops_consumed(),
@@ -198,198 +225,126 @@ fn checking(checked: &Checked) -> Checking {
     }
 }
 
-fn facts(stage: &Stage<'_>, ended: &Ended, checked: &Checked, landing: Landing, seeds: u64) -> Facts {
+fn facts(stage: &Stage<'_>, ended: &Ended, checked: &Checked, landing: Landing) -> Facts {
+    let scenario = stage.scenario;
     let ops = checked.history.as_ref().map_or(0, |h| h.counts().iter().sum());
-    let landed = u64::from(matches!(landing, Landing::Proven(_)));
+    let landed = stage.rounds.iter().filter(|r| matches!(r.landing, Some(Landing::Proven(_)))).count();
+    let mut earlier = record::earlier(&stage.options.home, scenario);
+    earlier.seeds.insert(stage.seed);
     let given = Budget {
         duration_sec: Some(ended.seconds.round() as u64),
         ops: Some(ops),
-        faults: Some(landed),
-        seeds: Some(seeds),
+        faults: Some(landed as u64),
+        seeds: Some(earlier.seeds.len() as u64),
     };
-    let weak = checked.history.as_ref().and_then(|h| {
-        let list = weaknesses(h);
-        let counts = list.iter().find(|w| w.field != "node_seen");
-        counts.map(|w| format!("{}: {} ({} operations, first: op {})", w.field, w.what, w.count, w.first))
-    });
+    let looked = Looked { stage, ended, checked, landing: &landing, ops, earlier: &earlier };
+    let (red_flags, weak_oracle) = (red_flags(&looked), weak_oracle(&looked));
     Facts {
         reached: true,
         missing: None,
-        violations: checked.reports.iter().map(violations).sum(),
+        violations: anomalies(&checked.reports),
         rerun: Rerun::NotMade("no re-run was asked for (--confirm N)".into()),
-        fault_planned: stage.scenario.fault.is_some(),
-        landing: landing.clone(),
+        fault_planned: scenario.fault.is_some(),
         checking: checking(checked),
-        weak,
-        budgets: stage.scenario.budgets,
+        weak: checked.history.as_ref().and_then(|h| weak(scenario, h, landed > 0)),
+        budgets: scenario.budgets,
         given,
-        red_flags: red_flags(stage, ended, checked, &landing, ops),
-        weak_oracle: weak_oracle(stage, checked, ops),
+        red_flags,
+        weak_oracle,
+        landing,
     }
 }
 
-fn answer<T>(item: T, so: Option<bool>, looked_at: impl Into<String>) -> Audited<T> {
-    let answer = match so {
-        Some(true) => Answer::Yes,
-        Some(false) => Answer::No,
-        None => Answer::NotApplicable,
-    };
-    Audited { item, answer, looked_at: looked_at.into() }
+/// What the history lacks that the checkers need, or that the scenario says it holds.
+fn weak(scenario: &Scenario, history: &History, fault: bool) -> Option<String> {
+    let list = weaknesses(history);
+    let lacking = list.iter().find(|w| w.field != "node_seen");
+    lacking
+        .map(|w| format!("{}: {} ({} operations, first: op {})", w.field, w.what, w.count, w.first))
+        .or_else(|| promised::broken(&scenario.history.fields, history, fault))
 }
 
-fn red_flags(
-    stage: &Stage<'_>,
-    ended: &Ended,
-    checked: &Checked,
-    landing: &Landing,
-    ops: u64,
-) -> Vec<Audited<RedFlag>> {
-    let scenario = stage.scenario;
-    let wanted = Duration::from_secs(scenario.workload.duration_sec).as_secs_f64();
-    let rate = scenario.workload.rate.map(|r| (ops as f64 / ended.seconds.max(0.001), r));
-    let too_small = ops == 0 || rate.is_some_and(|(had, want)| had < want / 2.0) || ended.trouble.is_some();
-    let counted: u64 = checked.reports.iter().map(consumed).max().unwrap_or(0);
-    let fault = scenario.fault.is_some();
-    let proven = matches!(landing, Landing::Proven(_));
-    let logs = panics(&scenario.logs);
-    let recovered = stage.phases[2].held.as_ref().and_then(|j| j.holds);
-    let limited = scenario.workload.most_ops.is_some_and(|most| ops >= most);
-    vec![
-        answer(
-            RedFlag::LoadTooSmall,
-            Some(too_small),
-            format!(
-                "{ops} operations in {:.1} s{}{}",
-                ended.seconds,
-                rate.map_or(String::new(), |(h, w)| format!(", {h:.0} of {w:.0} a second")),
-                ended.trouble.as_ref().map_or(String::new(), |t| format!("; {t}"))
-            ),
-        ),
-        answer(RedFlag::OperationsNotConsumed, Some(counted < ops), format!("{counted} of {ops} consumed")),
-        answer(
-            RedFlag::OneSidedProof,
-            fault.then_some(matches!(landing, Landing::Ambiguous(_))),
-            format!("{landing:?}"),
-        ),
-        answer(RedFlag::FaultDidNothing, fault.then_some(!proven), format!("{landing:?}")),
-        answer(
-            RedFlag::WallClock,
-            Some(
-                stage.scenario.workload.command.is_some()
-                    && checked.history.as_ref().is_some_and(|h| !h.meta().real_time),
-            ),
-            if scenario.workload.command.is_some() {
-                "the order that the workload recorded"
-            } else {
-                "the recorder's monotonic clock and counter"
-            },
-        ),
-        answer(
-            RedFlag::TooShort,
-            Some(!limited && ended.seconds + 1.0 < wanted),
-            format!("{:.1} of {wanted:.0} s", ended.seconds),
-        ),
-        answer(
-            RedFlag::SwallowedErrors,
-            logs.as_ref().map(|found| !found.is_empty()),
-            logs.map_or("no logs are named".into(), |found| {
-                if found.is_empty() { "no panic in the logs".into() } else { found }
-            }),
-        ),
-        answer(
-            RedFlag::NotRecovered,
-            fault.then_some(recovered != Some(true)),
-            format!(
-                "after the rollback the steady state {}",
-                match recovered {
-                    Some(true) => "holds",
-                    Some(false) => "is violated",
-                    None => "was not measured",
-                }
-            ),
-        ),
-        answer(RedFlag::UnlikeBaseline, Some(false), "before, during and after come from one recording, by one clock"),
-        answer(RedFlag::NotReplicated, None, "the claim is about every run, not about a share of them"),
-    ]
-}
-
-/// Lines of logs that tell of panics and internal errors; `None` where no logs are named.
-fn panics(logs: &[String]) -> Option<String> {
-    if logs.is_empty() {
-        return None;
-    }
-    let signs =
-        ["panic", "PANIC", "FATAL", "internal error", "Assertion", "assertion failed", "segfault", "stack overflow"];
-    let found = logs.iter().find_map(|log| {
-        let text = since(log, 0).ok()?;
-        text.lines()
-            .find(|l| signs.iter().any(|s| l.contains(s)))
-            .map(|l| format!("{log}: {}", l.chars().take(200).collect::<String>()))
-    });
-    Some(found.unwrap_or_default())
-}
-
-fn weak_oracle(stage: &Stage<'_>, checked: &Checked, ops: u64) -> Vec<Audited<WeakOracle>> {
-    let scenario = stage.scenario;
-    let judged = checked.reports.iter().any(|r| r.findings.iter().any(|f| f.checker.judges));
-    let names: Vec<&str> = scenario.checkers.iter().map(|c| c.name.as_str()).collect();
-    let by = if judged {
-        format!("checkers over the whole history: {}", names.join(", "))
-    } else {
-        "no checker judged".into()
-    };
-    let final_only = judged && names.iter().all(|n| matches!(*n, "final-state" | "no-lost-ack" | "set" | "reconcile"));
-    let driver = scenario.workload.driver.is_some();
-    let class = scenario.fault.as_ref().map(|f| f.class());
-    let partition = class == Some(crate::verdict::blame::FaultClass::Partition);
-    let failover =
-        matches!(class, Some(crate::verdict::blame::FaultClass::Crash | crate::verdict::blame::FaultClass::Pause));
-    let budgeted = scenario.budgets.hardening.is_some();
-    let told = |what: &str| {
-        if budgeted {
-            format!("{what}; the hardening budget of the scenario says how much is enough")
-        } else {
-            format!("{what}; no hardening budget says how much is enough")
+/// What is left of a failing recording, for each checker that found something.
+fn reduce_recording(ran: &mut Ran, checked: &Checked, evidence: &mut Evidence) -> Result<(), String> {
+    let Some(history) = &checked.history else { return Ok(()) };
+    for (i, (report, asked)) in checked.reports.iter().zip(&checked.asked).enumerate() {
+        if report.valid != Valid::No {
+            continue;
         }
-    };
-    // How many faults, or which, are enough is the scenario's to say; what it does not say, nobody has checked.
-    let counted = scenario.budgets.hardening.is_some_and(|b| b.faults.is_some());
-    let stated = |item, applies: bool, what: &str| {
-        let answered =
-            if applies && !counted { Answer::Unchecked } else { answer(item, applies.then_some(false), "").answer };
-        Audited { item, answer: answered, looked_at: told(what) }
-    };
-    let own = |item, no: &str| match driver {
-        true => answer(item, Some(false), no),
-        false => Audited {
-            item,
-            answer: Answer::Unchecked,
-            looked_at: "the workload is a command, and nobody looked into it".into(),
-        },
-    };
-    let reads = checked.history.as_ref().is_some_and(|h| {
-        h.clients().any(|op| op.f().is_some_and(elench_formats::history::is_read) || op.txn().is_some())
-    });
-    vec![
-        answer(WeakOracle::FinalState, Some(final_only && !reads), by.clone()),
-        answer(WeakOracle::Logs, Some(!judged), by.clone()),
-        answer(WeakOracle::HealthChecks, Some(!judged), by.clone()),
-        stated(WeakOracle::SingleFailover, failover, &format!("{} fault of this kind", scenario.schedule.times)),
-        answer(WeakOracle::NoErrorMetrics, Some(!judged), by),
-        answer(WeakOracle::ShortRun, Some(!budgeted && ops < 100), told(&format!("{ops} operations"))),
-        stated(WeakOracle::SymmetricPartitions, partition, "one partition, as the scenario declares it"),
-        own(WeakOracle::HiddenRetries, "the built-in drivers never retry"),
-        own(WeakOracle::WallClockTimestamps, "order is by event index, times by one monotonic clock"),
-        answer(WeakOracle::OneTopology, None, "the claim is about this topology"),
-        answer(WeakOracle::FewSeeds, None, "the claim is about every run, not about a share of them"),
-    ]
+        let file = if i == 0 { "reduced.edn".to_string() } else { format!("reduced-{}.edn", i + 1) };
+        if let Some(reduced) = reduce::recording(history, (report, asked), evidence.dir(), &file)? {
+            evidence.list("reduction", &file)?;
+            ran.reduced.push(reduced);
+        }
+    }
+    Ok(())
+}
+
+/// One re-run: did it show what the first run showed? `None`: it did not come to its end.
+fn shows_again(ran: &mut Ran, options: &Options, schedule: Schedule) -> Option<bool> {
+    let scenario = Scenario { schedule, ..ran.scenario.clone() };
+    let options = Options { confirm: 0, ..options.clone() };
+    let second = once(&scenario, &options, ran.seed, Some(&ran.run_id)).ok()?.ok()?;
+    if let Some(journal) = second.stuck {
+        ran.stuck = Some(journal);
+    }
+    Some(!second.violated.is_disjoint(&ran.violated))
+}
+
+/// Was a violation seen again, by so many re-runs? Where it was, and the fault came more than once, fewer injections are tried, too.
+fn again(ran: &mut Ran, options: &Options) -> Rerun {
+    if options.confirm == 0 {
+        return Rerun::NotMade("no re-run was asked for (--confirm N)".into());
+    }
+    let (mut runs, mut shown) = (0, 0);
+    for _ in 0..options.confirm {
+        (options.tell)("running it again");
+        let schedule = ran.scenario.schedule;
+        if let Some(shows) = shows_again(ran, options, schedule) {
+            runs += 1;
+            shown += u32::from(shows);
+        }
+        if ran.stuck.is_some() {
+            break;
+        }
+    }
+    if runs == 0 {
+        return Rerun::NotMade("no re-run came to an end".into());
+    }
+    if shown > 0 && ran.stuck.is_none() {
+        reduce_schedule(ran, options);
+    }
+    Rerun::Made { runs, shown }
+}
+
+/// Halves the number of injections for as long as the violation shows again.
+fn reduce_schedule(ran: &mut Ran, options: &Options) {
+    let from = ran.scenario.schedule.times;
+    if ran.scenario.fault.is_none() || from < 2 {
+        return;
+    }
+    let (mut times, mut runs) = (from, 0);
+    while times > 1 && ran.stuck.is_none() {
+        (options.tell)("running it again with fewer injections");
+        let schedule = Schedule { times: times / 2, ..ran.scenario.schedule };
+        runs += 1;
+        if shows_again(ran, options, schedule) != Some(true) {
+            break;
+        }
+        times /= 2;
+    }
+    let what = "the schedule, by running it again".to_string();
+    ran.reduced.push(Reduced { what, from, to: times, rechecks: runs, fully: times == 1, file: None });
 }
 
 /// What a machine can find out by itself about who is to blame.
-fn grounds(checked: &Checked, seconds: f64) -> Vec<Ground> {
-    let ground = |question, answer, looked_at: &str| Ground { question, answer, looked_at: looked_at.to_string() };
+fn grounds(checked: &Checked, seconds: f64, (stepped, slept): (f64, f64)) -> Vec<Ground> {
+    let ground = |question, answer, looked_at: String| Ground { question, answer, looked_at };
+    let failed: Vec<(&Report, &CheckOptions)> =
+        checked.reports.iter().zip(&checked.asked).filter(|(r, _)| r.valid == Valid::No).collect();
+    let history = checked.history.as_ref();
     let mut out = Vec::new();
-    let verified = checked.reports.first().zip(checked.history.as_ref()).and_then(|(report, history)| {
+    let verified = failed.first().zip(history).and_then(|((report, _), history)| {
         let document = report::document_of(report, history);
         crate::verify::verify(&document, history).ok()
     });
@@ -397,15 +352,68 @@ fn grounds(checked: &Checked, seconds: f64) -> Vec<Ground> {
         let of = |wanted: fn(&Holds) -> bool| all.iter().any(|v| wanted(&v.holds));
         if of(|h| matches!(h, Holds::No(_))) { Some(false) } else { of(|h| *h == Holds::Yes).then_some(true) }
     });
-    out.push(ground(Question::CertificateHolds, holds, "the violation's certificate, by `elench verify`"));
-    let clean = checked.history.as_ref().map(|h| h.meta().repairs.is_empty() && h.meta().doubts.is_empty());
-    out.push(ground(Question::HistoryWellFormed, clean, "the recording, read strictly"));
-    let steady = checked.history.as_ref().map(|h| {
-        let span = crate::report::span(h).unwrap_or(0) as f64 / 1e9;
-        span <= seconds + 5.0
-    });
-    out.push(ground(Question::HostsSteady, steady, "the span of the recording against the run's own monotonic clock"));
+    out.push(ground(Question::CertificateHolds, holds, "the violation's certificate, by `elench verify`".into()));
+    out.extend(failed.first().zip(history).and_then(|((report, asked), history)| second(report, asked, history)));
+    out.extend(failed.first().map(|(report, asked)| known_good(report, asked)));
+    let clean = history.map(|h| h.meta().repairs.is_empty() && h.meta().doubts.is_empty());
+    out.push(ground(Question::HistoryWellFormed, clean, "the recording, read strictly".into()));
+    let span = history.map(|h| crate::report::span(h).unwrap_or(0) as f64 / 1e9);
+    let steady = span.map(|span| span <= seconds + 5.0 && stepped.abs() < 1.0 && slept < 1.0);
+    let looked_at = format!(
+        "the recording spans {:.1} s of a run of {seconds:.1} s; the wall clock was stepped by {stepped:.3} s, the machine slept for {slept:.3} s",
+        span.unwrap_or(0.0)
+    );
+    out.push(ground(Question::HostsSteady, steady, looked_at));
     out
+}
+
+/// Do search and monitor, which share no code, both find a violation of a model? No monitor is for every model.
+fn second(report: &Report, asked: &CheckOptions, history: &History) -> Option<Ground> {
+    report.findings.iter().find(|f| matches!(f.result, Found::Linear(_)))?;
+    let budget = Budgeted::unlimited().within(SECOND);
+    let again = check("second", history, &CheckOptions { cross_check: true, budget, ..asked.clone() }).ok()?;
+    let both = again
+        .findings
+        .iter()
+        .any(|f| matches!(&f.result, Found::Linear(l) if l.outcome.coverage().methods.contains_key(&Method::Both)));
+    let (answer, looked_at) = match (again.valid, again.why) {
+        (Valid::No, _) if both => (Some(true), "search and monitor agree, by `--cross-check`".to_string()),
+        (Valid::No, _) => (None, "only one way of checking knows this model".to_string()),
+        (Valid::Yes, _) => (Some(false), "a second check by `--cross-check` finds nothing".to_string()),
+        // That they contradict each other is a fault of the checker.
+        (Valid::Unknown, Some(why)) => (why.contains("the monitor").then_some(false), why),
+        (Valid::Unknown, None) => (None, "a second check did not decide".to_string()),
+    };
+    Some(Ground { question: Question::SecondChecker, answer, looked_at })
+}
+
+/// Does the checker, asked in the same way, accept what a correct system shows under the same workload? Only of claims that every correct system
+/// keeps: what a formula demands of one system, another need not do.
+fn known_good(report: &Report, asked: &CheckOptions) -> Ground {
+    let question = Question::KnownGoodAccepted;
+    let name = report.workload.name;
+    let universal = asked.checkers.iter().all(|c| matches!(c.as_str(), "linear" | "sequential" | "isolation"));
+    let usual = asked.model.as_deref().is_none_or(|model| model == name);
+    let Some(workload) = Workload::from_name(name).filter(|_| universal && usual) else {
+        let looked_at = format!("no correct system is simulated for the workload {name}, asked so");
+        return Ground { question, answer: None, looked_at };
+    };
+    let options = GenOptions { ops: 1000, ..GenOptions::new(workload) };
+    // What is simulated begins as nothing.
+    let asked = CheckOptions { initial: Value::Nil, anomalies: None, ..asked.clone() };
+    let answer = simulated(&options).and_then(|h| check("known-good", &h, &asked).ok()).and_then(|r| match r.valid {
+        Valid::Yes => Some(true),
+        Valid::No => Some(false),
+        Valid::Unknown => None,
+    });
+    Ground { question, answer, looked_at: format!("1000 operations of a simulated, correct {name}") }
+}
+
+fn simulated(options: &GenOptions) -> Option<History> {
+    let mut builder =
+        HistoryBuilder::new(BuildOptions { lift: Lift::Never, real_time: true, ..BuildOptions::default() });
+    generate(options, &mut |batch| builder.push(batch)).ok()?;
+    builder.finish().ok()
 }
 
 fn environment(seed: u64) -> Json {
@@ -420,6 +428,45 @@ fn environment(seed: u64) -> Json {
     })
 }
 
+fn assertions(ran: &Ran, facts: &Facts) -> Vec<Assertion> {
+    let assertion = |name: &str, held: Option<bool>, detail: String| Assertion { name: name.into(), held, detail };
+    let rollbacks: Vec<bool> = ran.rounds.iter().filter_map(|r| r.rollback.as_ref()).map(|r| r.gone).collect();
+    vec![
+        assertion("steady state", ran.steady_state_held(), ran.scenario.steady_state.clone()),
+        assertion(
+            "fault landed",
+            Some(matches!(ran.landing, Landing::Proven(_))).filter(|_| ran.scenario.fault.is_some()),
+            format!("{:?}", ran.landing),
+        ),
+        assertion(
+            "fault reverted",
+            (!rollbacks.is_empty()).then(|| rollbacks.iter().all(|gone| *gone)),
+            format!("as observed, {} times", rollbacks.len()),
+        ),
+        assertion(
+            "no violation",
+            Some(facts.violations == 0).filter(|_| facts.checking == Checking::All),
+            format!("{} violations", facts.violations),
+        ),
+    ]
+}
+
+/// What the injector saw and did, under the names that the specification gives.
+fn keep_traces(stage: &Stage<'_>, evidence: &mut Evidence) -> Result<(), String> {
+    let Some(fault) = &stage.scenario.fault else { return Ok(()) };
+    let name = match fault.name() {
+        "aws-fis" => "fis-experiment.json".to_string(),
+        // Its own record of every connection is called so.
+        "proxy" => "proxy-observed.json".to_string(),
+        name => format!("{name}-timeline.json"),
+    };
+    evidence.json("injector", &name, &stage.timeline)?;
+    match &stage.trace {
+        Some((name, trace)) => evidence.json("injector", name, trace),
+        None => Ok(()),
+    }
+}
+
 fn write(
     evidence: &mut Evidence,
     raw: &Path,
@@ -429,56 +476,54 @@ fn write(
     checked: &Checked,
     ended: &Ended,
 ) -> Result<(), String> {
-    for (phase, name) in ran.phases.iter().zip(["before", "during", "after"]) {
+    for (phase, name) in [ran.before(), ran.during(), ran.after()].iter().zip(["before", "during", "after"]) {
         evidence.json("steady-state", &format!("steady-state-{name}.json"), phase)?;
     }
-    evidence.json("landing", "landing.json", &json!({ "verdict": ran.landing, "signals": ran.shown }))?;
-    if let Some(rollback) = &ran.rollback {
-        evidence.write("rollback", "rollback.log", format!("{}\n", rollback.log.join("\n")).as_bytes())?;
+    if ran.scenario.schedule.times > 1 {
+        evidence.json("rounds", "rounds.json", &ran.rounds)?;
+    }
+    let signals: Vec<_> = ran.rounds.iter().map(|r| &r.shown).collect();
+    let landings: Vec<_> = ran.rounds.iter().map(|r| &r.landing).collect();
+    evidence.json(
+        "landing",
+        "landing.json",
+        &json!({ "verdict": ran.landing, "injections": landings, "signals": signals }),
+    )?;
+    let rollbacks: Vec<&str> =
+        ran.rounds.iter().filter_map(|r| r.rollback.as_ref()).flat_map(|r| r.log.iter().map(String::as_str)).collect();
+    if ran.rounds.iter().any(|r| r.rollback.is_some()) {
+        evidence.write("rollback", "rollback.log", format!("{}\n", rollbacks.join("\n")).as_bytes())?;
     }
     if let Some(history) = &checked.history {
         let documents: Vec<Json> = checked.reports.iter().map(|r| report::document_of(r, history)).collect();
         evidence.json("check", "check.json", &documents)?;
         for (i, report) in checked.reports.iter().enumerate() {
-            evidence.write(
-                "check",
-                &format!("check-{}.txt", i + 1),
-                crate::report::human(report, history, false).as_bytes(),
-            )?;
-            reduce(evidence, report, history)?;
+            let text = crate::report::human(report, history, false);
+            evidence.write("check", &format!("check-{}.txt", i + 1), text.as_bytes())?;
         }
+    }
+    if !ran.reduced.is_empty() {
+        evidence.json("reduction", "reduction.json", &ran.reduced)?;
     }
     evidence.json("facts", "facts.json", facts)?;
     evidence.json("blame", "grounds.json", &grounds)?;
     evidence.json("workload", "workload.json", ended)?;
+    keep_recording(evidence, raw)
+}
+
+/// The raw recording, beside its columns.
+fn keep_recording(evidence: &mut Evidence, raw: &Path) -> Result<(), String> {
     if evidence.dir().join("history.parquet").exists() {
         evidence.list("history", "history.parquet")?;
     }
     if raw.parent() == Some(evidence.dir()) && raw.exists() {
         let name = raw.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         evidence.list("history", &name)?;
-    } else if raw.exists() {
+    } else if raw.is_file() {
         evidence.adopt("history", "history.raw", raw)?;
     }
     if evidence.dir().join("workload.log").exists() {
         evidence.list("workload", "workload.log")?;
-    }
-    Ok(())
-}
-
-/// The smallest part of a history that still fails, where the checker found one.
-fn reduce(evidence: &mut Evidence, report: &Report, history: &History) -> Result<(), String> {
-    for finding in &report.findings {
-        let Found::Linear(linear) = &finding.result else { continue };
-        for violation in linear.outcome.violations().iter().take(1) {
-            let rows: Vec<usize> =
-                crate::report::minimal(violation).iter().filter_map(|id| history.row_of(id.0)).collect();
-            if !rows.is_empty() {
-                let path = evidence.dir().join("reduced.edn");
-                to_file(&history.select(rows), Target::Edn, &path).map_err(|e| e.to_string())?;
-                evidence.list("reduction", "reduced.edn")?;
-            }
-        }
     }
     Ok(())
 }

@@ -31,6 +31,20 @@ pub(super) struct Sample {
     pub(super) trouble: Option<String>,
 }
 
+/// Where a signal looks, and for what: for a person.
+pub(super) fn looks(signal: &Signal) -> String {
+    let of = |name: &str, value: &Option<String>| value.as_ref().map(|v| format!(" {name} `{v}`")).unwrap_or_default();
+    format!(
+        "{}, a victim's side:{}{}{}{}{}",
+        signal.signal,
+        of("command", &signal.command),
+        of("url", &signal.url),
+        of("file", &signal.file),
+        of("pattern", &signal.pattern),
+        of("expr", &signal.expr)
+    )
+}
+
 /// Takes a sample of each signal.
 pub(super) fn sample(signals: &[Signal]) -> Vec<Sample> {
     signals.iter().map(one).collect()
@@ -186,9 +200,47 @@ pub(super) fn verdict(shown: &[Shown]) -> Landing {
     }
 }
 
+/// The verdict on all injections of a schedule: proven is what was injected as often as it was to be, and proven every time.
+pub(super) fn of_rounds(landings: &[Landing], times: u64) -> Landing {
+    if let ([one], 1) = (landings, times) {
+        return one.clone();
+    }
+    let told = |(i, landing): (usize, &Landing)| {
+        let (word, why) = match landing {
+            Landing::Proven(why) => ("proven", why),
+            Landing::Ambiguous(why) => ("ambiguous", why),
+            Landing::Absent(why) => ("not proven", why),
+        };
+        format!("injection {}: {word}: {why}", i + 1)
+    };
+    let all: Vec<String> = landings.iter().enumerate().map(told).collect();
+    let proven = landings.iter().filter(|l| matches!(l, Landing::Proven(_))).count();
+    match landings {
+        [] => Landing::Absent("nothing was injected".into()),
+        _ if proven as u64 == times => Landing::Proven(all.join("; ")),
+        _ if landings.iter().all(|l| matches!(l, Landing::Absent(_))) => Landing::Absent(all.join("; ")),
+        _ => Landing::Ambiguous(format!("{proven} of {times} injections are proven; {}", all.join("; "))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_schedule_is_proven_when_every_injection_of_it_was_made_and_proven() {
+        let (yes, half, no) =
+            (|| Landing::Proven("p".into()), || Landing::Ambiguous("a".into()), || Landing::Absent("n".into()));
+        assert_eq!(of_rounds(&[yes()], 1), yes());
+        assert_eq!(of_rounds(&[half()], 1), half());
+        assert!(matches!(of_rounds(&[yes(), yes(), yes()], 3), Landing::Proven(_)));
+        assert!(matches!(of_rounds(&[yes(), yes()], 3), Landing::Ambiguous(why) if why.starts_with("2 of 3")));
+        assert!(
+            matches!(of_rounds(&[yes(), no(), yes()], 3), Landing::Ambiguous(why) if why.contains("injection 2: not proven"))
+        );
+        assert!(matches!(of_rounds(&[no(), no()], 2), Landing::Absent(_)));
+        assert!(matches!(of_rounds(&[], 1), Landing::Absent(_)));
+    }
 
     fn shown(side: &'static str, shows: Option<bool>) -> Shown {
         Shown { signal: "x".into(), side, shows, seen: format!("{side} {shows:?}") }

@@ -104,7 +104,14 @@ pub(super) struct Ended {
 
 impl Running {
     /// Starts it. A driver's raw history goes to `raw`, a command's to where the scenario says.
-    pub(super) fn start(ready: Ready, scenario: &Scenario, raw: &Path, seed: u64) -> Result<Running, String> {
+    /// `program` is Elench, which holds a command.
+    pub(super) fn start(
+        ready: Ready,
+        scenario: &Scenario,
+        raw: &Path,
+        seed: u64,
+        program: &Path,
+    ) -> Result<Running, String> {
         let stop = Arc::new(AtomicBool::new(false));
         let most = Duration::from_secs(scenario.workload.duration_sec);
         let (history, work) = match ready {
@@ -118,7 +125,8 @@ impl Running {
             }
             Ready::Command(command) => {
                 let history = PathBuf::from(&scenario.history.path);
-                (history, Work::Command(spawn(&command, scenario, raw, seed)?))
+                set_aside(&history)?;
+                (history, Work::Command(spawn(program, &command, scenario, raw, seed)?))
             }
         };
         Ok(Running { history, begun: Instant::now(), most, stop, work })
@@ -186,8 +194,8 @@ fn wait(child: &mut Child, until: Instant) -> Option<String> {
             Ok(Some(status)) => return Some(format!("the workload ended with {status}")),
             Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
             Ok(None) => {
-                let group = nix::unistd::Pid::from_raw(child.id() as i32);
-                let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+                // Whoever holds it kills all of it when the line ends.
+                drop(child.stdin.take());
                 let _ = child.wait();
                 return Some("the workload did not end in time and was killed".into());
             }
@@ -196,22 +204,33 @@ fn wait(child: &mut Child, until: Instant) -> Option<String> {
     }
 }
 
-fn spawn(command: &str, scenario: &Scenario, raw: &Path, seed: u64) -> Result<Child, String> {
+/// A history of an earlier run would be taken for this one's, or mixed with it: it is kept beside.
+fn set_aside(history: &Path) -> Result<(), String> {
+    if !history.exists() {
+        return Ok(());
+    }
+    let mut earlier = history.as_os_str().to_os_string();
+    earlier.push(".earlier");
+    std::fs::rename(history, &earlier)
+        .map_err(|e| format!("{}: an earlier history is there and cannot be set aside: {e}", history.display()))
+}
+
+fn spawn(program: &Path, command: &str, scenario: &Scenario, raw: &Path, seed: u64) -> Result<Child, String> {
     let path = raw.with_file_name("workload.log");
     let log = File::create(&path).map_err(|e| format!("{}: cannot write: {e}", path.display()))?;
     let errors = log.try_clone().map_err(|e| e.to_string())?;
     let workload = &scenario.workload;
-    Command::new("sh")
-        .args(["-c", command])
+    Command::new(program)
+        .args(["hold", "--", command])
         .env("ELENCH_HISTORY", &scenario.history.path)
         .env("ELENCH_TARGET", &scenario.target)
         .env("ELENCH_SEED", seed.to_string())
         .env("ELENCH_CLIENTS", workload.clients.to_string())
         .env("ELENCH_DURATION_SEC", workload.duration_sec.to_string())
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(log)
         .stderr(errors)
         .process_group(0)
         .spawn()
-        .map_err(|e| format!("sh -c `{command}`: {e}"))
+        .map_err(|e| format!("{} hold `{command}`: {e}", program.display()))
 }
