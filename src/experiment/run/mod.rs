@@ -428,7 +428,7 @@ impl<'a> Stage<'a> {
         if let Err(failed) = injected {
             self.aborted = Some(format!("the injector failed: {failed}"));
         } else {
-            self.wait_for_landing();
+            self.wait_for_landing(until);
             self.during(until);
         }
         self.sample();
@@ -461,9 +461,9 @@ impl<'a> Stage<'a> {
         self.samples.push(landing::sample(&self.scenario.landing));
     }
 
-    /// Waits until the injector's side shows it, not for a time.
-    fn wait_for_landing(&mut self) {
-        let until = Instant::now() + LANDING;
+    /// Waits until the injector's side shows it, not for a time; but no fault lasts longer than it should.
+    fn wait_for_landing(&mut self, until: Instant) {
+        let until = until.min(Instant::now() + LANDING);
         while Instant::now() < until {
             let Some(injector) = self.injector.as_mut() else { return };
             let now = injector.observe().unwrap_or_default();
