@@ -131,9 +131,8 @@ fn lost(claim: &Json, history: &History) -> Holds {
     if !history.meta().real_time {
         return not_known("the recording does not say what came before what");
     }
-    let of_a_set = |op: &OpRef<'_>| {
-        op.key() == Scalar::Nil && op.txn().is_none() && matches!(op.f(), Some("add" | "read"))
-    };
+    let of_a_set =
+        |op: &OpRef<'_>| op.key() == Scalar::Nil && op.txn().is_none() && matches!(op.f(), Some("add" | "read"));
     if !history.clients().all(|op| of_a_set(&op)) {
         return not_known("what was lost is only looked up in sets that are only added to and read as a whole");
     }
@@ -166,7 +165,11 @@ fn lost(claim: &Json, history: &History) -> Holds {
         match shows(&read) {
             None => return not_known("a read returned what is no list of values"),
             Some(true) if read.complete_index().is_none_or(|end| end > missed.index()) => {
-                return Holds::No(format!("op {} shows it, and had not ended before op {} began", read.index(), missed.index()));
+                return Holds::No(format!(
+                    "op {} shows it, and had not ended before op {} began",
+                    read.index(),
+                    missed.index()
+                ));
             }
             Some(_) => {}
         }
