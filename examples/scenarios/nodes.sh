@@ -106,8 +106,10 @@ operate() {
 }
 
 down() {
-  for place in $(ip netns list | awk -v n="$NODES-" 'index($1, n) == 1 { print $1 }'); do
-    pids=$(ip netns pids "$place")
+  for file in "/run/netns/$NODES-"*; do
+    [ -e "$file" ] || continue
+    place=${file##*/}
+    pids=$(ip netns pids "$place" || true)
     # shellcheck disable=SC2086
     [ -z "$pids" ] || kill -KILL $pids 2>/dev/null || true
     ip netns delete "$place"
