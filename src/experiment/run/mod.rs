@@ -340,8 +340,9 @@ impl<'a> Stage<'a> {
 
     /// SLIs from the mark until now, and now, by the history's clock.
     fn measure(&self) -> Result<(Slis, Window), String> {
+        let recorded = self.running.as_ref().and_then(Running::recorded);
         let history = sli::read(&self.history, self.scenario.history.format.as_deref())?;
-        let window = Window { after: self.mark, until: sli::last_time(&history) };
+        let window = Window { after: self.mark, until: sli::known_until(&history, recorded) };
         let mut slis = sli::measure(&history, window, load::patience(&self.scenario.workload));
         if let Some(source) = &self.scenario.sli {
             slis.values.extend(sli::ask(source)?);
