@@ -59,8 +59,13 @@ fn here(example: &str, words: &[(&str, &str)]) -> Done {
 }
 
 #[test]
-fn etcd_loses_nothing_when_its_leader_is_killed() {
+fn etcd_loses_nothing_when_its_leader_crashes_and_comes_back_or_is_killed() {
     let Some(nodes) = Nodes::up("etcd") else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/scenarios/nodes.sh").display().to_string();
+    let done = on(&nodes, "etcd_leader_crash.md", &[("sh, examples/scenarios/nodes.sh,", &format!("sh, {script},"))]);
+    done.expect(0, "PASS-hardening");
+    done.says(&["-> gone", "during.etcd_server_leader_changes_seen_total", "rollback:   ok"]);
+    nodes.lead();
     let done = on(&nodes, "etcd_leader_kill.md", &[]);
     done.expect(0, "PASS-hardening");
     done.says(&["-> gone", "during.etcd_server_leader_changes_seen_total", "rollback:   ok"]);

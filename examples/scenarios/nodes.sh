@@ -7,6 +7,7 @@
 #   sh nodes.sh up redis        a Redis primary, 10.231.7.1, its replica, 10.231.7.2, and an operator that fails over
 #   sh nodes.sh exec COMMAND    runs a command in the hub: sh nodes.sh exec elench run examples/scenarios/etcd_leader_kill.md
 #   sh nodes.sh lead            makes the first etcd node lead
+#   sh nodes.sh start etcd N    starts an etcd node again that was killed
 #   sh nodes.sh down            ends everything
 #
 # Elench breaks only what is listed: .elench/config.toml needs the line  sandbox = ["10.231.7.0/24"]
@@ -130,6 +131,7 @@ case "${1:-} ${2:-}" in
   until_it_works linked
   start "$HUB" operator env NODES="$NODES" sh "$0" operate
   ;;
+"start etcd") etcd_node "$3" ;;
 "lead "*) until_it_works lead_and_look ;;
 "operate "*) operate ;;
 "exec "?*)
