@@ -1,7 +1,8 @@
 //! Do a result's certificates hold?
 //!
 //! Starts from the result document and the history alone: reads the history anew for the model that the document names, and checks
-//! what it claims with [`verify`](elench_checkers::linear::verify), which knows nothing of search and monitors.
+//! what it claims with [`verify`](elench_checkers::linear::verify), which knows nothing of search and monitors. A lost acknowledgement is
+//! looked up in the recording, without what the checkers of deliveries are made of.
 
 use std::collections::HashSet;
 
@@ -13,6 +14,8 @@ use elench_checkers::outcome::OpId;
 use elench_checkers::txn::register::Assumptions;
 use elench_checkers::txn::verify::{order as serial_order, register_order};
 use elench_formats::History;
+use elench_formats::columns::{Scalar, ValueRef};
+use elench_formats::history::{OpRef, Status};
 use serde_json::Value as Json;
 
 use crate::certificate;
@@ -65,6 +68,11 @@ pub fn verify(document: &Json, history: &History) -> Result<Vec<Verified>, Strin
             verified.push(Verified { what: name.into(), holds });
             continue;
         }
+        if name == "no-lost-ack" && claims.iter().all(|claim| claim["kind"] == "lost") {
+            let of = |claim: &Json| Verified { what: "lost".into(), holds: lost(claim, history) };
+            verified.extend(claims.iter().map(of));
+            continue;
+        }
         if checker["model"].is_null() {
             let holds = Holds::NotKnown(
                 "what this checker finds bears no certificate; its evidence names the operations".into(),
@@ -114,6 +122,59 @@ fn isolation(checker: &Json, history: &History) -> Vec<Verified> {
         Verified { holds: anomaly(history, &mut holder, workload, &what, claim), what }
     }));
     verified
+}
+
+/// Was what the first operation added, and was told that it had, gone for good when the last one read? Looked up in the recording of a set that
+/// is only added to and read as a whole. O(elements of all reads).
+fn lost(claim: &Json, history: &History) -> Holds {
+    let not_known = |why: &str| Holds::NotKnown(why.into());
+    if !history.meta().real_time {
+        return not_known("the recording does not say what came before what");
+    }
+    let of_a_set =
+        |op: &OpRef<'_>| op.key() == Scalar::Nil && op.txn().is_none() && matches!(op.f(), Some("add" | "read"));
+    if !history.clients().all(|op| of_a_set(&op)) {
+        return not_known("what was lost is only looked up in sets that are only added to and read as a whole");
+    }
+    let named = ids(&claim["ops"]).unwrap_or_default();
+    let find = |id: Option<&OpId>| history.row_of(id?.0).map(|row| history.op(row)).filter(OpRef::is_client);
+    let (Some(added), Some(missed)) = (find(named.first()), find(named.last())) else {
+        return Holds::No("it names no operations of the history".into());
+    };
+    let acknowledged = added.complete_index().filter(|_| added.f() == Some("add") && added.status() == Status::Ok);
+    let Some(acknowledged) = acknowledged else {
+        return Holds::No(format!("op {} is no addition that was acknowledged", added.index()));
+    };
+    let element = match added.input() {
+        ValueRef::Int(n) => Scalar::Int(n),
+        ValueRef::Text(text) => Scalar::Text(text),
+        _ => return not_known("what was added is no single value"),
+    };
+    let shows = |op: &OpRef<'_>| match op.output() {
+        ValueRef::List(list) | ValueRef::Set(list) => Some(list.iter().any(|other| other == element)),
+        _ => None,
+    };
+    let is_read = |op: &OpRef<'_>| op.f() == Some("read") && op.status() == Status::Ok;
+    if !is_read(&missed) || shows(&missed) != Some(false) {
+        return Holds::No(format!("op {} is no read that misses it", missed.index()));
+    }
+    if missed.index() < acknowledged {
+        return Holds::No(format!("op {} began before the addition was acknowledged", missed.index()));
+    }
+    for read in history.clients().filter(is_read) {
+        match shows(&read) {
+            None => return not_known("a read returned what is no list of values"),
+            Some(true) if read.complete_index().is_none_or(|end| end > missed.index()) => {
+                return Holds::No(format!(
+                    "op {} shows it, and had not ended before op {} began",
+                    read.index(),
+                    missed.index()
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Holds::Yes
 }
 
 /// What the document says was assumed of registers.

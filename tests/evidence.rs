@@ -395,3 +395,37 @@ fn registers_called_lists_are_refused_and_an_unknown_workload_or_assumption_is_n
         assert!(!found.is_empty() && found.iter().all(|v| matches!(v.holds, Holds::NotKnown(_))), "{found:?}");
     }
 }
+
+/// What `verify` says of the first lost element, with the evidence as it is or with other operations.
+fn lost(text: &str, ops: Option<&[u64]>) -> Holds {
+    let history = notation::history(text).unwrap();
+    let options = CheckOptions { checkers: vec!["no-lost-ack".into()], ..CheckOptions::default() };
+    let mut document = document(&check("history", &history, &options).unwrap(), &history);
+    if let Some(ops) = ops {
+        document["checkers"][0]["violations"] = json!([{ "kind": "lost", "ops": ops, "certificate": {} }]);
+    }
+    verified(&document, &history).remove(0).holds
+}
+
+#[test]
+fn a_lost_acknowledgement_is_looked_up_in_the_history_and_a_forged_one_is_not_there() {
+    // Indices: add 1 is 0 and 1, the read that shows it 2 and 3, add 2 4 and 5, the read that misses 1 is 6 and 7.
+    let set = "invoke 0 add 1 / ok 0 add 1 / invoke 1 read / ok 1 read [1] / invoke 0 add 2 / ok 0 add 2 / invoke 1 read / ok 1 read [2]";
+    assert_eq!(lost(set, None), Holds::Yes);
+    assert_eq!(lost(set, Some(&[0, 6])), Holds::Yes, "the read that showed it is not needed");
+    let refuted = |ops: &[u64], why: &str| match lost(set, Some(ops)) {
+        Holds::No(said) => assert!(said.contains(why), "{said}"),
+        other => panic!("{ops:?}: {other:?}"),
+    };
+    refuted(&[4, 6], "no read that misses it");
+    refuted(&[2, 6], "no addition");
+    refuted(&[0, 4], "no read that misses it");
+    refuted(&[4, 2], "before the addition was acknowledged");
+    refuted(&[0, 99], "no operations");
+    let back = format!("{set} / invoke 1 read / ok 1 read [1 2]");
+    assert!(matches!(lost(&back, Some(&[0, 6])), Holds::No(why) if why.contains("shows it")), "it was late");
+    let open = "invoke 0 add 1 / invoke 1 read / ok 1 read [] / ok 0 add 1 / invoke 1 read / ok 1 read [1]";
+    assert!(matches!(lost(open, Some(&[0, 1])), Holds::No(_)), "it was not acknowledged yet");
+    let removed = format!("invoke 2 remove 1 / ok 2 remove 1 / {set}");
+    assert!(matches!(lost(&removed, Some(&[2, 8])), Holds::NotKnown(_)), "it may have been removed");
+}

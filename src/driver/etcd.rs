@@ -90,12 +90,36 @@ fn post(node: &str, path: &str, body: &Json, timeout: Duration) -> Result<Result
         return Ok(Ok(value));
     }
     let said = value["error"].as_str().or(value["message"].as_str()).unwrap_or(text).to_string();
-    // These say that the request may be under way; all others that it was refused.
-    let unknown = ["timed out", "timeout", "leader changed", "deadline", "canceled", "unavailable", "stopped"];
-    if unknown.iter().any(|u| said.to_lowercase().contains(u)) {
+    if !refuses(number(value.get("code"))) {
         return Err(Broken::after(said));
     }
     Ok(Err(said))
+}
+
+/// Does a status of gRPC say that nothing was done, and will not be? All others come also for requests that are under way: a node that
+/// lost its leader says `Unknown`, one that waits in vain `Unavailable`.
+fn refuses(code: i64) -> bool {
+    const INVALID_ARGUMENT: i64 = 3;
+    const NOT_FOUND: i64 = 5;
+    const ALREADY_EXISTS: i64 = 6;
+    const PERMISSION_DENIED: i64 = 7;
+    const RESOURCE_EXHAUSTED: i64 = 8;
+    const FAILED_PRECONDITION: i64 = 9;
+    const OUT_OF_RANGE: i64 = 11;
+    const UNIMPLEMENTED: i64 = 12;
+    const UNAUTHENTICATED: i64 = 16;
+    [
+        INVALID_ARGUMENT,
+        NOT_FOUND,
+        ALREADY_EXISTS,
+        PERMISSION_DENIED,
+        RESOURCE_EXHAUSTED,
+        FAILED_PRECONDITION,
+        OUT_OF_RANGE,
+        UNIMPLEMENTED,
+        UNAUTHENTICATED,
+    ]
+    .contains(&code)
 }
 
 struct Connection {
@@ -245,5 +269,56 @@ impl Session for Connection {
 
     fn node(&self) -> &str {
         &self.node
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A node that answers one request so.
+    fn node(status: u16, body: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut asked = Vec::new();
+            let mut buffer = [0; 4096];
+            while !asked.ends_with(b"}") {
+                let n = socket.read(&mut buffer).unwrap();
+                assert!(n > 0, "half a request");
+                asked.extend_from_slice(&buffer[..n]);
+            }
+            let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            socket.write_all(head.as_bytes()).unwrap();
+            socket.write_all(body.as_bytes()).unwrap();
+        });
+        address
+    }
+
+    fn write_to(node: String) -> Result<Answer, Broken> {
+        let mut session = Connection { node, timeout: Duration::from_secs(5), serializable: false, client: 0 };
+        session.request(&Operation::Write(1, 7))
+    }
+
+    #[test]
+    fn a_write_that_may_be_under_way_is_unknown_and_one_that_was_refused_failed() {
+        for body in [
+            r#"{"error":"etcdserver: request timed out","code":14,"message":"etcdserver: request timed out"}"#,
+            r#"{"error":"etcdserver: leader changed","code":14}"#,
+            r#"{"error":"raft proposal dropped","code":2}"#,
+            r#"{"error":"stream terminated by RST_STREAM","code":13}"#,
+            r#"{"error":"of no code"}"#,
+        ] {
+            assert!(matches!(write_to(node(503, body)), Err(Broken { sent: true, .. })), "{body}");
+        }
+        let full = r#"{"error":"etcdserver: mvcc: database space exceeded","code":8}"#;
+        assert!(matches!(write_to(node(429, full)), Ok(Answer::Fail(_))));
+        assert!(matches!(write_to(node(200, "{}")), Ok(Answer::Ok(_))));
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        assert!(matches!(write_to(nobody), Err(Broken { sent: false, .. })));
     }
 }

@@ -3,7 +3,7 @@
 //! A [`Driver`] knows a system; a [`Session`] is one connection to it; [`load`] runs many of them at once, bounded in time and
 //! operations. The clients here speak each system's protocol themselves and never retry: an outcome is recorded as it is, and a
 //! library that retries in secret would make an unknown outcome look like a known one. What may have happened is `info`; `fail` is only
-//! what the system said, or what was never sent. A connection that broke is made anew, as another process.
+//! what the system said, or what was never sent: also for want of a connection. A connection that broke is made anew, as another process.
 
 pub mod etcd;
 pub mod operations;
@@ -173,21 +173,21 @@ pub fn load(driver: &dyn Driver, load: &Load, recorder: &Recorder, stop: &Atomic
                         due += Duration::from_secs_f64(load.clients as f64 / rate);
                         std::thread::sleep(due.saturating_duration_since(Instant::now()));
                     }
-                    let Some(connected) = session.as_mut() else {
-                        match driver.connect(number) {
-                            Ok(new) => session = Some(new),
-                            Err(_) => {
-                                refused.fetch_add(1, Ordering::Relaxed);
-                                std::thread::sleep(PAUSE);
-                            }
-                        }
-                        continue;
-                    };
                     if operations.fetch_add(1, Ordering::Relaxed) >= load.most {
                         operations.fetch_sub(1, Ordering::Relaxed);
                         break;
                     }
                     let operation = source.next(&mut random);
+                    let connected = match session.take().map_or_else(|| driver.connect(number), Ok) {
+                        Ok(connected) => session.insert(connected),
+                        Err(why) => {
+                            refused.fetch_add(1, Ordering::Relaxed);
+                            // Who cannot connect sees an error, too; and where nobody can, the history must not stand still.
+                            client.invoke(operation.f(), operation.value()).fail(why);
+                            std::thread::sleep(PAUSE);
+                            continue;
+                        }
+                    };
                     if !one(connected.as_mut(), &operation, &mut client) {
                         broken.fetch_add(1, Ordering::Relaxed);
                         session = None;
@@ -247,4 +247,65 @@ fn finally(driver: &dyn Driver, operation: &Operation, recorder: &Recorder) -> b
         std::thread::sleep(PAUSE);
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A system whose first connections are refused.
+    struct Late(AtomicU64);
+
+    struct Fine;
+
+    impl Session for Fine {
+        fn request(&mut self, operation: &Operation) -> Result<Answer, Broken> {
+            Ok(Answer::Ok(operation.value()))
+        }
+
+        fn node(&self) -> &str {
+            "n1"
+        }
+    }
+
+    impl Driver for Late {
+        fn kinds(&self) -> &'static [Kind] {
+            &[Kind::Register]
+        }
+
+        fn prepare(&self, _: Kind, _: u64) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn connect(&self, _: u64) -> Result<Box<dyn Session>, String> {
+            match self.0.fetch_add(1, Ordering::Relaxed) {
+                0..3 => Err("connection refused".into()),
+                _ => Ok(Box::new(Fine)),
+            }
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_sent_for_want_of_a_connection_failed_and_is_recorded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history.edn");
+        let recorder = Recorder::create(&path).unwrap();
+        let much = Load {
+            kind: Kind::Register,
+            clients: 2,
+            duration: Duration::from_secs(30),
+            most: 10,
+            rate: None,
+            keys: 1,
+            skew: 0.0,
+            seed: 1,
+        };
+        let done = load(&Late(AtomicU64::new(0)), &much, &recorder, &AtomicBool::new(false));
+        assert_eq!(done, Done { operations: 10, broken: 0, refused: 3 });
+        assert_eq!(recorder.finish().unwrap(), 20);
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(text.matches(":type :fail").count(), 3, "{text}");
+        assert_eq!(text.matches(":type :ok").count(), 7, "{text}");
+        assert!(text.contains("connection refused"));
+    }
 }

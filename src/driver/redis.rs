@@ -1,6 +1,6 @@
 //! Redis, by its own protocol (RESP2).
 //!
-//! Clients go to the first endpoint that says it is a master. A command that was sent and not answered is unknown; an answer that is
+//! Clients go to the first endpoint that says it is a master, and leave it when it says that it is none any more. A command that was sent and not answered is unknown; an answer that is
 //! an error did not happen, but for those by which a server says that it may have done it and could not tell others (`NOREPLICAS`).
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -122,6 +122,8 @@ impl Session for Connection {
             other => return Ok(Answer::Fail(format!("the redis driver does not do {}", other.f()))),
         };
         Ok(match (operation, reply) {
+            // A server that has become a replica is none to stay with: what it would answer to reads is another server's past.
+            (_, Reply::Error(error)) if error.starts_with("READONLY") => return Err(Broken::before(error)),
             (_, Reply::Error(error)) => refused(error),
             (Operation::Read(key), Reply::Bulk(text)) => Answer::Ok(keyed(*key, int(&text))),
             (Operation::Read(key), Reply::Nil) => Answer::Ok(keyed(*key, Value::Nil)),
@@ -246,5 +248,48 @@ impl Wire {
             },
             _ => Err(odd(format!("`{line}` is no answer"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A server that is a master when it is asked, and answers everything else so.
+    fn server(answer: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = socket.read(&mut buffer) {
+                let role = String::from_utf8_lossy(&buffer[..n]).contains("ROLE");
+                let said = if role { "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n" } else { answer };
+                socket.write_all(said.as_bytes()).unwrap();
+            }
+        });
+        address
+    }
+
+    fn add_to(answer: &'static str) -> Result<Answer, Broken> {
+        let target = Target {
+            endpoints: vec![server(answer)],
+            timeout: Duration::from_secs(5),
+            isolation: None,
+            options: vec![],
+        };
+        Redis::new(target).connect(0).unwrap().request(&Operation::Add(1))
+    }
+
+    #[test]
+    fn a_client_leaves_a_server_that_became_a_replica_and_knows_that_nothing_was_written() {
+        let demoted = add_to("-READONLY You can't write against a read only replica.\r\n");
+        assert!(matches!(demoted, Err(Broken { sent: false, .. })), "{demoted:?}");
+        assert!(matches!(add_to("-OOM command not allowed\r\n"), Ok(Answer::Fail(_))));
+        assert!(matches!(add_to("-NOREPLICAS Not enough good replicas to write.\r\n"), Ok(Answer::Info(_))));
+        assert!(matches!(add_to(":1\r\n"), Ok(Answer::Ok(_))));
     }
 }

@@ -98,6 +98,19 @@ pub fn last_time(history: &History) -> i64 {
     history.ops().flat_map(|op| [op.invoke_time(), op.complete_time()]).flatten().max().unwrap_or(0)
 }
 
+/// Up to when a history is known. `recorded`: how many events had been recorded at what time of its clock, before the history was read. If it
+/// holds all of these, nothing happened from its last event until then: a system that answers nobody is seen as such, and what came before is
+/// not taken for all there is.
+pub fn known_until(history: &History, recorded: Option<(u64, i64)>) -> i64 {
+    let last = last_time(history);
+    let held =
+        history.ops().flat_map(|op| [Some(op.index()), op.complete_index()]).flatten().max().map_or(0, |i| i + 1);
+    match recorded {
+        Some((events, time)) if held >= events => last.max(time),
+        _ => last,
+    }
+}
+
 /// What clients saw in a window. An operation that has not ended is not in it, but for those invoked in it that have been open for longer
 /// than `patience` at its end: these count as unknown.
 pub fn measure(history: &History, window: Window, patience: Duration) -> Slis {
@@ -285,6 +298,19 @@ mod tests {
         assert_eq!(of(0, 50 * ms, 60).values["ops"], 2.0, "it may still be answered");
         assert_eq!(of(50 * ms, 200 * ms, 20).values["ops"], 1.0);
         assert_eq!(of(200 * ms, 300 * ms, 20).values.get("error_rate"), None, "of nothing nothing is known");
+    }
+
+    #[test]
+    fn a_history_is_known_until_now_only_if_it_holds_all_that_was_recorded() {
+        let h = history("invoke 0 read @5 / ok 0 read 1 @7 / invoke 1 read @9").unwrap();
+        assert_eq!(known_until(&h, None), 9);
+        assert_eq!(known_until(&h, Some((3, 5_000))), 5_000, "nothing happened since");
+        assert_eq!(known_until(&h, Some((4, 5_000))), 9, "one event is not on disk yet");
+        assert_eq!(known_until(&h, Some((2, 8))), 9, "one more came while it was read");
+        let still = Window { after: 9, until: known_until(&h, Some((3, 2_000_000_009))) };
+        let slis = measure(&h, still, Duration::from_secs(1));
+        assert_eq!((slis.values["ops"], slis.values["throughput"]), (0.0, 0.0));
+        assert_eq!(slis.values.get("error_rate"), None);
     }
 
     #[test]

@@ -2,10 +2,14 @@
 //!
 //! What is not installed is skipped, and said so. `.ci/run` installs them where it may.
 
+// Each file of tests uses a part of it.
+#![allow(dead_code)]
+
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A port that nobody listens on.
@@ -23,7 +27,7 @@ pub(crate) fn has(program: &str) -> bool {
     found
 }
 
-fn wait_for(port: u16) {
+pub(crate) fn wait_for(port: u16) {
     let until = Instant::now() + Duration::from_secs(30);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(Instant::now() < until, "nothing listens on port {port}");
@@ -189,6 +193,125 @@ pub(crate) fn postgres() -> Option<Server> {
     Some(Server { child, port, _dir: dir })
 }
 
+/// The scenarios that come with Elench, and what sets up their nodes.
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/scenarios")
+}
+
+/// A system of several nodes in network namespaces, made by `examples/scenarios/nodes.sh`; gone when this is.
+pub(crate) struct Nodes {
+    name: String,
+}
+
+impl Nodes {
+    /// `etcd` or `redis`; `None`, loudly, where this machine does not allow it, or lacks a program.
+    pub(crate) fn up(system: &str) -> Option<Nodes> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let programs: &[&str] = match system {
+            "etcd" => &["ip", "nft", "etcd", "etcdctl"],
+            _ => &["ip", "nft", "iptables", "redis-server", "redis-cli"],
+        };
+        if !programs.iter().all(|p| has(p)) {
+            return None;
+        }
+        let nodes = Nodes { name: format!("elt-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)) };
+        if let Err(why) = nodes.may_be_made() {
+            eprintln!("SKIPPED: no network namespaces with a bridge here: {why}");
+            return None;
+        }
+        sweep();
+        nodes.script(&["up", system]);
+        Some(nodes)
+    }
+
+    fn may_be_made(&self) -> Result<(), String> {
+        let name = format!("{}-trial", self.name);
+        let ip = |words: &[&str]| {
+            let output = Command::new("ip").args(words).output().map_err(|e| e.to_string())?;
+            let said = || String::from_utf8_lossy(&output.stderr).trim().to_string();
+            if output.status.success() { Ok(()) } else { Err(said()) }
+        };
+        let made =
+            ip(&["netns", "add", &name]).and_then(|()| ip(&["-n", &name, "link", "add", "br0", "type", "bridge"]));
+        let _ = ip(&["netns", "delete", &name]);
+        made
+    }
+
+    fn script(&self, words: &[&str]) {
+        let output = script(&self.name, words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "nodes.sh {}: {said}", words.join(" "));
+    }
+
+    /// Makes the first node of etcd lead.
+    pub(crate) fn lead(&self) {
+        self.script(&["lead"]);
+    }
+
+    /// What its scenarios call `elench-nodes` is this.
+    pub(crate) fn name(&self) -> (&str, &str) {
+        ("elench-nodes", &self.name)
+    }
+
+    /// A command in one of its namespaces: `hub`, or the number of a node.
+    pub(crate) fn within(&self, place: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{}-{place}", self.name)]);
+        command
+    }
+
+    /// Tables of rules that are there in a node's namespace.
+    pub(crate) fn tables(&self, node: &str) -> String {
+        let output = self.within(node).args(["nft", "list", "tables"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Runs a scenario to its end, from where all nodes are reached.
+    pub(crate) fn run(&self, place: &Place, scenario: &Path) -> Run {
+        std::fs::create_dir_all(place.home()).unwrap();
+        std::fs::write(place.home().join("config.toml"), "sandbox = [\"10.231.7.0/24\"]\n").unwrap();
+        let mut command = self.within("hub");
+        command.arg(env!("CARGO_BIN_EXE_elench")).arg("run").arg(scenario).arg("--home").arg(place.home());
+        Run::of(command.current_dir(place.dir.path()).output().unwrap())
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        script(&self.name, &["down"]);
+    }
+}
+
+fn script(name: &str, words: &[&str]) -> Output {
+    // To files: what it starts may hold its pipes open for longer than it runs.
+    let said = tempfile::tempfile().unwrap();
+    let status = Command::new("sh")
+        .arg(examples().join("nodes.sh"))
+        .args(words)
+        .env("NODES", name)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(said.try_clone().unwrap())
+        .status()
+        .unwrap();
+    let mut said = said;
+    let mut stderr = Vec::new();
+    std::io::Seek::rewind(&mut said).and_then(|()| std::io::Read::read_to_end(&mut said, &mut stderr)).unwrap();
+    Output { status, stdout: Vec::new(), stderr }
+}
+
+/// Ends the nodes of tests that were killed.
+fn sweep() {
+    let namespaces = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    for name in namespaces.filter_map(|e| e.file_name().into_string().ok()) {
+        let Some(set) = name.strip_suffix("-hub").filter(|set| set.starts_with("elt-")) else { continue };
+        let test = set.split('-').nth(1).filter(|pid| pid.bytes().all(|b| b.is_ascii_digit()));
+        if test.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            script(set, &["down"]);
+        }
+    }
+}
+
 /// A place of its own for runs: a home, and a scenario in it.
 pub(crate) struct Place {
     pub(crate) dir: tempfile::TempDir,
@@ -212,6 +335,23 @@ impl Place {
         path
     }
 
+    /// A scenario that comes with Elench, with some of its words replaced by others.
+    pub(crate) fn example(&self, name: &str, words: &[(&str, &str)]) -> PathBuf {
+        let mut text = std::fs::read_to_string(examples().join(name)).unwrap();
+        // In two steps, as what is put in may hold what is looked for.
+        let mark = |i: usize| format!("\u{1}{i}\u{1}");
+        for (i, (is, _)) in words.iter().enumerate() {
+            assert!(text.contains(is), "{name} does not hold `{is}`");
+            text = text.replace(is, &mark(i));
+        }
+        for (i, (_, shall)) in words.iter().enumerate() {
+            text = text.replace(&mark(i), shall);
+        }
+        let path = self.dir.path().join("scenario.md");
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_elench"));
         command.args(arguments).args(["--home", self.home().to_str().unwrap()]).current_dir(self.dir.path());
@@ -221,8 +361,34 @@ impl Place {
     /// Runs a scenario to its end.
     pub(crate) fn run(&self, front: &str) -> Run {
         let scenario = self.scenario(front);
-        let output = self.command(&["run", scenario.to_str().unwrap()]).output().unwrap();
-        Run::of(output)
+        self.run_file(&scenario)
+    }
+
+    /// Runs the scenario of a file to its end.
+    pub(crate) fn run_file(&self, scenario: &Path) -> Run {
+        Run::of(self.command(&["run", scenario.to_str().unwrap()]).output().unwrap())
+    }
+
+    /// Runs it, and does something once it says that it is at this stage.
+    pub(crate) fn run_and(&self, scenario: &Path, stage: &str, then: impl FnOnce()) -> Run {
+        let mut child = self
+            .command(&["run", scenario.to_str().unwrap()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let mut err: Vec<String> = Vec::new();
+        let there = lines.by_ref().any(|line| {
+            err.push(line);
+            err.last().is_some_and(|line| line.contains(stage))
+        });
+        assert!(there, "it ended before it was {stage}: {err:?}");
+        then();
+        err.extend(lines);
+        let mut run = Run::of(child.wait_with_output().unwrap());
+        run.err = err.join("\n");
+        run
     }
 
     /// Begins to run it, and waits until it says that it is at this stage.
@@ -253,7 +419,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn of(output: Output) -> Run {
+    pub(crate) fn of(output: Output) -> Run {
         Run {
             code: output.status.code(),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),

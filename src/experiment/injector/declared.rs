@@ -33,6 +33,7 @@ fn every_fault_is_read_and_knows_its_name_and_class() {
             "tc",
             FaultClass::Network,
         ),
+        ("injector: process\naction: restart\npids: [4711]\nstart: [db]\ncheck: [ping]", "process", FaultClass::Crash),
         ("injector: clock\nfile: [/run/n1.rc]\noffset_sec: -30\nread: date +%s", "clock", FaultClass::Pause),
         ("injector: disk\nmount: /mnt/db\nmax_mb: 64", "disk", FaultClass::Disk),
         (
@@ -54,6 +55,7 @@ fn every_fault_is_read_and_knows_its_name_and_class() {
 fn what_is_wrong_with_a_fault_is_named() {
     for (yaml, said) in [
         ("injector: ntf", "did you mean `nft`"),
+        ("injector: process\naction: restart\npids: [4711]\nstart: [db]", "`fault.check` is missing"),
         ("injector: nft\naction: all\nfrom: a\nto: b", "full, one-way, partial, random"),
         ("injector: nft\naction: full\nfrom: a", "`fault.to` is missing"),
         ("injector: nft\naction: partial\nfrom: a\nto: b", "two hosts"),

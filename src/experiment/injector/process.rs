@@ -24,7 +24,7 @@ pub enum Action {
     Terminate,
     /// SIGSTOP, and SIGCONT to mend.
     Pause,
-    /// SIGKILL, and a command that starts it again at once.
+    /// SIGKILL, and a command that starts it again to mend.
     Restart,
 }
 
@@ -99,6 +99,10 @@ impl Spec {
         }
         if action == Some(Action::Restart) && start.is_empty() && unit.is_none() {
             wrong.push(fields.wrong("start", None, "is missing: the command that starts what was killed again"));
+        }
+        if !start.is_empty() && check.is_empty() {
+            // Whoever starts it a second time, not knowing of the first, must see that it is there.
+            wrong.push(fields.wrong("check", None, "is missing: the command whose success shows that it is back"));
         }
         Some(Spec { action: action?, pids: parsed?, pattern, cgroup, unit, pid_file, start, check })
     }

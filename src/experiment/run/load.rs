@@ -146,6 +146,18 @@ impl Running {
         }
     }
 
+    /// How many events a driver has recorded by now, and what time it is by the history's clock.
+    pub(super) fn recorded(&self) -> Option<(u64, i64)> {
+        match &self.work {
+            // The time first: what is recorded in between is then missed in what is read, and not the other way round.
+            Work::Driver(recorder, thread) if !thread.is_finished() => {
+                let now = i64::try_from(recorder.elapsed().as_nanos()).unwrap_or(i64::MAX);
+                Some((recorder.events(), now))
+            }
+            _ => None,
+        }
+    }
+
     /// Is the load over?
     pub(super) fn is_over(&mut self) -> bool {
         match &mut self.work {
