@@ -161,8 +161,13 @@ impl<'a> Stage<'a> {
     /// SLIs from the mark until now, and now, by the history's clock.
     fn measure(&mut self) -> Result<(Slis, Window), String> {
         let began = self.elapsed();
+        let recorded = self.running.as_ref().and_then(Running::recorded);
         let history = sli::read(&self.history, self.scenario.history.format.as_deref())?;
-        let until = self.pace.read((began, self.elapsed()), sli::last_time(&history));
+        // Of our own recorder it is known what there is to read; of a command's only how its clock went so far.
+        let until = match self.scenario.workload.driver {
+            Some(_) => sli::known_until(&history, recorded),
+            None => self.pace.read((began, self.elapsed()), sli::last_time(&history)),
+        };
         let window = Window { after: self.mark, until };
         let mut slis = sli::measure(&history, window, load::patience(&self.scenario.workload));
         if let Some(source) = &self.scenario.sli {
