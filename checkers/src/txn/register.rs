@@ -27,6 +27,7 @@ mod keys;
 mod resolve;
 mod serial;
 pub mod timestamps;
+mod window;
 
 use elench_formats::History;
 use elench_formats::history::Status;
@@ -257,7 +258,7 @@ fn of_registers(
     let read = Read { txns, by_key: txns.by_key(), clock: Clock::new(txns), assumptions, ranks, initial };
     let real_time = options.real_time && history.meta().real_time;
     let mut resolved = Resolved::new(txns, &read.by_key, &read.clock);
-    let order = read.serial(&mut resolved, real_time, options, budget);
+    let order = read.serial(&mut resolved, real_time, options, budget, false);
     let plain = txns.unknown_count == 0 && !resolved.twice;
     if plain && order.is_some() && read.connects(&resolved, real_time, options.process) {
         // The order keeps what is looked at of processes and of real time: else it would not be one.
@@ -265,7 +266,7 @@ fn of_registers(
         result.order = order.filter(|_| options.certificate).map(|o| o.into_iter().map(|t| txns.op(t)).collect());
         return result;
     }
-    let more = read.anomalies(history, &resolved, order, real_time, options, budget, &mut result);
+    let more = read.anomalies(history, &mut resolved, order, real_time, options, budget, &mut result);
     result.order = more.filter(|_| options.certificate).map(|o| o.into_iter().map(|t| txns.op(t)).collect());
     result
 }
@@ -274,12 +275,20 @@ fn of_registers(
 const BYTES: usize = 56;
 
 impl Read<'_> {
-    /// An order of all transactions that explains everything, if one is found.
-    fn serial(&self, resolved: &mut Resolved, real_time: bool, options: &Options, budget: &Budget) -> Option<Vec<Txn>> {
+    /// An order of all transactions that explains everything, if one is found: soon, or at any cost.
+    fn serial(
+        &self,
+        resolved: &mut Resolved,
+        real_time: bool,
+        options: &Options,
+        budget: &Budget,
+        hard: bool,
+    ) -> Option<Vec<Txn>> {
         let Assumptions { sequential_keys, linearizable_keys, commit_timestamps, .. } = self.assumptions;
         let process = options.process || sequential_keys;
         let ranks = commit_timestamps.then_some(&self.ranks[..]);
-        let find = |keep, resolved: &mut Resolved| serial::order(self.txns, resolved, &self.clock, keep, ranks, budget);
+        let order = if hard { serial::hard_order } else { serial::order };
+        let find = |keep, resolved: &mut Resolved| order(self.txns, resolved, &self.clock, keep, ranks, budget);
         let timely = find(Keep { real_time: true, process }, resolved);
         if timely.is_some() || real_time || linearizable_keys {
             return timely;
@@ -296,13 +305,13 @@ impl Read<'_> {
         (real_time && later()) || resolved.connects() || (process && repeated())
     }
 
-    /// Finds what is wrong. Given is an order that explains everything, if one was found; if not, and nothing is wrong, it may be that
-    /// the order of versions gives one.
+    /// Finds what is wrong. Given is an order that explains everything, if one was found; if not, and nothing is wrong, the order of
+    /// versions may give one, or a search that concludes more.
     #[allow(clippy::too_many_arguments)]
     fn anomalies(
         &self,
         history: &History,
-        resolved: &Resolved,
+        resolved: &mut Resolved,
         order: Option<Vec<Txn>>,
         real_time: bool,
         options: &Options,
@@ -344,7 +353,13 @@ impl Read<'_> {
         }
         let sorted = |order| super::serial(&timeline, &graph, order);
         let runs = |order: &Vec<Txn>| serial::runs(txns, resolved, order);
-        order.or_else(|| found.order.map(sorted).filter(runs))
+        if let Some(order) = order.or_else(|| found.order.map(sorted).filter(runs)) {
+            return Some(order);
+        }
+        // Only now, as it is dear, and in vain where something is wrong.
+        let order = self.serial(resolved, real_time, options, budget, true)?;
+        result.looked_for = options.related(real_time);
+        Some(order)
     }
 }
 

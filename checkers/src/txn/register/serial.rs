@@ -23,6 +23,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::resolve::{Clock, NEVER, Resolved};
 use super::timestamps::before;
+use super::window;
 use crate::budget::Budget;
 use crate::txn::history::{NONE, Txn, Txns};
 
@@ -77,6 +78,59 @@ pub(super) fn order(
     let mut run = Run::new(txns, resolved, clock, keep);
     run.ranks = ranks;
     run.all(budget).then(|| run.done.iter().map(|d| d.txn).collect())
+}
+
+/// The same, where that was not managed: with more thought, and more time. See [`window`].
+pub(super) fn hard_order(
+    txns: &Txns<'_>,
+    resolved: &mut Resolved,
+    clock: &Clock,
+    keep: Keep,
+    ranks: Option<&[u32]>,
+    budget: &Budget,
+) -> Option<Vec<Txn>> {
+    let order = window::order(txns, resolved, clock, keep, ranks, budget)?;
+    keeps(txns, resolved, clock, keep, ranks, &order).then_some(order)
+}
+
+/// Is an order one of all that committed, does it keep what it must, and does each read return what is there?
+fn keeps(
+    txns: &Txns<'_>,
+    resolved: &Resolved,
+    clock: &Clock,
+    keep: Keep,
+    ranks: Option<&[u32]>,
+    order: &[Txn],
+) -> bool {
+    let mut place = vec![NONE; txns.len()];
+    order.iter().enumerate().for_each(|(at, &t)| place[t as usize] = at as u32);
+    let has_place = |&t: &Txn| place[t as usize] != NONE;
+    let each_once = order.len() == clock.order.len() + resolved.seen.len()
+        && clock.order.iter().all(has_place)
+        && resolved.seen.iter().all(|s| has_place(&s.0));
+    let mut earliest = NEVER;
+    let in_time = order.iter().rev().all(|&t| {
+        let kept = clock.before[t as usize] <= earliest;
+        earliest = earliest.min(clock.rank[t as usize]);
+        kept
+    });
+    let follows = |t: usize, previous: Txn| previous == NONE || place[t] == NONE || place[previous as usize] < place[t];
+    let mut state = resolved.initial.clone();
+    let mut runs = |txn: Txn| {
+        let writes = |&m: &usize| txns.kind[m].writes();
+        let ranked = ranks.is_none_or(|ranks| {
+            txns.mops(txn).filter(writes).all(|m| {
+                let there = state[txns.key[m] as usize];
+                let writer = resolved.versions[there as usize].writer;
+                writer == NONE || !before(ranks, txn, writer)
+            })
+        });
+        ranked && applied(txns, resolved, txn, &mut state)
+    };
+    each_once
+        && (!keep.real_time || in_time)
+        && (!keep.process || previous(txns).iter().enumerate().all(|(t, &p)| follows(t, p)))
+        && order.iter().all(|&t| runs(t))
 }
 
 /// Runs an order.
