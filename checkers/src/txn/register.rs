@@ -21,6 +21,7 @@
 //! The idea is Elle's (Kingsbury and Alvaro, VLDB 2020). Here, other than there, a transaction of unknown end takes part when
 //! somebody read what it wrote, and what nobody wrote, or what was written twice, is named.
 
+mod entries;
 mod explain;
 mod facts;
 mod keys;
@@ -35,13 +36,14 @@ use rayon::prelude::*;
 
 use super::anomaly::{Anomaly, AnomalySet};
 use super::cycles;
-use super::history::{Arena, ByKey, NIL, NONE, Txn, Txns, Workload};
+use super::history::{Arena, NIL, NONE, Txn, Txns, Workload};
 use super::lists::Cases;
 use super::{Options, TxnResult};
 use crate::budget::Budget;
 use crate::graph::build::{Graph, MAX_NODES, Timeline};
 use crate::graph::{Dependencies, Rel, Sink};
 use crate::outcome::Why;
+use entries::Entries;
 use keys::{Scan, Shard};
 use resolve::{Clock, Resolved};
 use serial::Keep;
@@ -92,7 +94,7 @@ impl Assumptions {
 #[derive(Debug)]
 pub struct Registers<'a> {
     txns: &'a Txns<'a>,
-    by_key: &'a ByKey,
+    entries: &'a Entries,
     assumptions: Assumptions,
     ranks: &'a [u32],
     initial: Option<&'a Initial>,
@@ -108,14 +110,14 @@ impl<'a> Registers<'a> {
     /// Of these transactions; `seen` are those of unknown end that committed. Of each kind so many cases are kept at most: each takes
     /// some 150 bytes.
     fn keeping(read: &'a Read<'a>, seen: &[(Txn, u64)], most: u64) -> Registers<'a> {
-        let &Read { txns, ref by_key, assumptions, ref ranks, initial, .. } = read;
+        let &Read { txns, ref entries, assumptions, ref ranks, initial, .. } = read;
         let mut committed: Vec<bool> = txns.status.iter().map(|&s| s == Status::Ok).collect();
         seen.iter().for_each(|&(t, _)| committed[t as usize] = true);
-        let scan = |keys| Scan::new(txns, &committed, assumptions, ranks).keeping(most).keys(by_key, keys);
-        let mut shards: Vec<Shard> = by_key.runs(SHARD).into_par_iter().map(scan).collect();
+        let scan = |keys| Scan::new(txns, &committed, assumptions, ranks).keeping(most).keys(entries, keys);
+        let mut shards: Vec<Shard> = entries.runs(SHARD).into_par_iter().map(scan).collect();
         let mut cases = Cases::keeping(most);
         shards.iter_mut().for_each(|shard| cases.merge(std::mem::take(&mut shard.cases)));
-        Registers { txns, by_key, assumptions, ranks, initial, shards, committed, cases }
+        Registers { txns, entries, assumptions, ranks, initial, shards, committed, cases }
     }
 
     /// What is wrong besides cycles.
@@ -206,7 +208,7 @@ fn unused(values: &[i64]) -> i64 {
 /// A history as it was read.
 struct Read<'a> {
     txns: &'a Txns<'a>,
-    by_key: ByKey,
+    entries: Entries,
     clock: Clock,
     assumptions: Assumptions,
     /// Where commit timestamps are believed: the rank of each transaction's.
@@ -255,9 +257,9 @@ fn of_registers(
         result.add(Anomaly::UnknownMicroOp, txns.unknown_count);
     }
     let ranks = if assumptions.commit_timestamps { timestamps::ranks(history, txns) } else { Vec::new() };
-    let read = Read { txns, by_key: txns.by_key(), clock: Clock::new(txns), assumptions, ranks, initial };
+    let read = Read { txns, entries: Entries::new(txns), clock: Clock::new(txns), assumptions, ranks, initial };
     let real_time = options.real_time && history.meta().real_time;
-    let mut resolved = Resolved::new(txns, &read.by_key, &read.clock);
+    let mut resolved = Resolved::new(txns, &read.entries, &read.clock);
     let order = read.serial(&mut resolved, real_time, options, budget, false);
     let plain = txns.unknown_count == 0 && !resolved.twice;
     if plain && order.is_some() && read.connects(&resolved, real_time, options.process) {

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use elench_formats::history::Status;
+
 use crate::txn::history::{Kind, Mop, NONE, Txn, Txns};
 
 /// A read that returned, or a write.
@@ -15,23 +17,37 @@ pub(super) struct Entry {
     pub value: i64,
     /// Its transaction.
     pub txn: Txn,
-    /// Its number and, in the highest bit, whether it writes. There are [fewer](crate::graph::build::MAX_NODES) than 2³¹.
+    /// Its number, of which there are [fewer](crate::graph::build::MAX_NODES) than 2²⁹, and in the highest bits what is below.
     mop: u32,
 }
 
 const WRITES: u32 = 1 << 31;
+const OK: u32 = 1 << 30;
+const FAILED: u32 = 1 << 29;
 
 impl Entry {
     /// The micro-operation.
     #[inline]
     pub(super) fn mop(self) -> Mop {
-        self.mop & !WRITES
+        self.mop & !(WRITES | OK | FAILED)
     }
 
     /// Does it write? Else it reads.
     #[inline]
     pub(super) fn writes(self) -> bool {
         self.mop & WRITES != 0
+    }
+
+    /// Was its transaction acknowledged?
+    #[inline]
+    pub(super) fn ok(self) -> bool {
+        self.mop & OK != 0
+    }
+
+    /// Did its transaction fail?
+    #[inline]
+    pub(super) fn failed(self) -> bool {
+        self.mop & FAILED != 0
     }
 }
 
@@ -56,10 +72,15 @@ impl Entries {
         let count = offsets.last().map_or(0, |&n| n as usize);
         let mut entries = vec![Entry { value: 0, txn: NONE, mop: NONE }; count];
         for txn in 0..txns.len() as Txn {
+            let end = match txns.status[txn as usize] {
+                Status::Ok => OK,
+                Status::Fail => FAILED,
+                _ => 0,
+            };
             for mop in txns.mops(txn).filter(|&m| says(txns.kind[m])) {
                 let at = &mut offsets[txns.key[mop] as usize + 1];
                 let writes = if txns.kind[mop].writes() { WRITES } else { 0 };
-                entries[*at as usize] = Entry { value: txns.value[mop], txn, mop: mop as Mop | writes };
+                entries[*at as usize] = Entry { value: txns.value[mop], txn, mop: mop as Mop | writes | end };
                 *at += 1;
             }
         }

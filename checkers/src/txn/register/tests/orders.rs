@@ -77,8 +77,8 @@ fn has_order(txns: &[Small], real_time: bool) -> bool {
 fn searched(history: &History, real_time: bool) -> [Option<Vec<Txn>>; 2] {
     let mut arena = Arena::default();
     let txns = Txns::read(history, Workload::Register, &mut arena);
-    let (by_key, clock) = (txns.by_key(), Clock::new(&txns));
-    let mut resolved = Resolved::new(&txns, &by_key, &clock);
+    let (entries, clock) = (Entries::new(&txns), Clock::new(&txns));
+    let mut resolved = Resolved::new(&txns, &entries, &clock);
     let keep = Keep { real_time, process: false };
     let budget = Budget::unlimited();
     let quick = serial::order(&txns, &mut resolved, &clock, keep, None, &budget);
