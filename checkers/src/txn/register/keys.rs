@@ -11,7 +11,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::Assumptions;
-use super::entries::{Entries, Entry, by_transaction};
+use super::entries::{Entries, Entry, FETCHED, by_transaction, fetch};
 use crate::graph::component::{Components, Walk};
 use crate::graph::{Rel, Sink};
 use crate::txn::anomaly::Anomaly;
@@ -156,16 +156,25 @@ impl<'a> Scan<'a> {
 
     /// The order of a key's versions besides that of the initial one: pairs, sorted.
     pub(super) fn infer(&mut self, key: u32, entries: &[Entry]) -> Vec<(Version, Version)> {
+        for entry in entries.iter().take(FETCHED) {
+            if self.assumptions.sequential_keys {
+                fetch(&self.txns.process[entry.txn as usize]);
+            }
+            if self.assumptions.linearizable_keys {
+                fetch(&self.txns.complete[entry.txn as usize]);
+                fetch(&self.txns.invoke[entry.txn as usize]);
+            }
+        }
         self.writes(key, entries);
         self.touches.clear();
         self.updates.clear();
-        for (txn, mops) in by_transaction(entries) {
-            let ok = entries[0].ok();
+        for (txn, own) in by_transaction(entries) {
+            let ok = own[0].ok();
             if ok {
-                self.reads(key, txn, mops);
+                self.reads(key, txn, own);
             }
             if ok || self.committed[txn as usize] {
-                self.touch(key, txn, mops);
+                self.touch(key, txn, own);
             }
         }
         self.order(key)
@@ -180,16 +189,16 @@ impl<'a> Scan<'a> {
         let (least, most, count) =
             values.fold((i64::MAX, i64::MIN, 0), |(a, b, count), v| (a.min(v), b.max(v), count + 1));
         self.index.clear(count, if count > 0 { least } else { 0 }, if count > 0 { most } else { 0 });
-        for (txn, entries) in by_transaction(entries) {
+        for (txn, own) in by_transaction(entries) {
             let mut before: Option<usize> = None;
-            for entry in entries.iter().filter(|e| e.writes()) {
+            for entry in own.iter().filter(|e| e.writes()) {
                 let version = self.write(key, *entry);
                 let failed = entry.failed();
-                let own = |known: &Known| if failed { known.writer == NONE } else { known.writer == txn };
-                if let Some(before) = before.filter(|&b| b != version && own(&self.versions[b])) {
+                let mine = |known: &Known| if failed { known.writer == NONE } else { known.writer == txn };
+                if let Some(before) = before.filter(|&b| b != version && mine(&self.versions[b])) {
                     self.versions[before].overwritten = entry.mop();
                 }
-                if own(&self.versions[version]) {
+                if mine(&self.versions[version]) {
                     self.versions[version].overwritten = NONE;
                 }
                 before = Some(version);

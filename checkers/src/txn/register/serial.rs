@@ -21,6 +21,7 @@
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
+use super::entries::fetch;
 use super::resolve::{Clock, NEVER, Resolved};
 use super::timestamps::before;
 use super::window;
@@ -65,19 +66,6 @@ const TURN: u64 = 64;
 
 /// Transactions between the one at hand and the one for which memory is fetched.
 const AHEAD: usize = 16;
-
-/// Asks the processor to fetch what is there.
-#[inline]
-fn fetch<T>(there: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which changes nothing but what the cache holds, and the address is that of a reference.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(there).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = there;
-}
 
 /// Finds an order of all transactions that committed, and runs it.
 pub(super) fn order(
@@ -342,9 +330,14 @@ impl<'a> Run<'a> {
         schedule.extend(self.resolved.seen.iter().map(|s| s.0));
         let (mut invoked, mut asked) = (0, STEPS);
         while let Some(&txn) = schedule.get(self.at as usize) {
-            schedule.get(self.at as usize + AHEAD).into_iter().for_each(|&soon| self.fetch(soon));
+            if !self.keep.real_time {
+                schedule.get(self.at as usize + AHEAD).into_iter().for_each(|&soon| self.fetch(soon));
+            }
             self.limit = if self.keep.real_time && (self.at as usize) < completed { self.at } else { NEVER };
             while self.keep.real_time && invoked < self.txns.len() && self.clock.before[invoked] <= self.limit {
+                if invoked + AHEAD < self.txns.len() {
+                    self.fetch((invoked + AHEAD) as Txn);
+                }
                 self.opens(invoked as Txn);
                 invoked += 1;
             }
@@ -369,8 +362,10 @@ impl<'a> Run<'a> {
 
     /// Has what is known of a transaction's versions fetched from memory before it is needed: they lie far apart.
     fn fetch(&self, txn: Txn) {
-        for named in self.txns.mops(txn).filter_map(|mop| self.resolved.of(mop)) {
+        for mop in self.txns.mops(txn) {
+            let Some(named) = self.resolved.of(mop) else { continue };
             fetch(&self.resolved.versions[named.version()]);
+            fetch(&self.there[self.txns.key[mop] as usize]);
         }
     }
 
