@@ -274,7 +274,7 @@ fn of_registers(
 }
 
 /// Bytes a micro-operation that are held at once beside the columns.
-const BYTES: usize = 56;
+const BYTES: usize = 64;
 
 impl Read<'_> {
     /// An order of all transactions that explains everything, if one is found: soon, or at any cost.

@@ -119,23 +119,7 @@ impl Entries {
     }
 }
 
-/// Entries of a key for which memory is fetched before they are gone over: of more, the transactions lie close to each other.
-pub(super) const FETCHED: usize = 1024;
-
 /// Entries of each transaction.
 pub(super) fn by_transaction(entries: &[Entry]) -> impl Iterator<Item = (Txn, &[Entry])> {
     entries.chunk_by(|a, b| a.txn == b.txn).map(|own| (own[0].txn, own))
-}
-
-/// Asks the processor to fetch what is there.
-#[inline]
-pub(super) fn fetch<T>(there: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which changes nothing but what the cache holds, and the address is that of a reference.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(there).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = there;
 }

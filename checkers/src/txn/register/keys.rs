@@ -11,7 +11,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::Assumptions;
-use super::entries::{Entries, Entry, FETCHED, by_transaction, fetch};
+use super::entries::{Entries, Entry, by_transaction};
 use crate::graph::component::{Components, Walk};
 use crate::graph::{Rel, Sink};
 use crate::txn::anomaly::Anomaly;
@@ -156,15 +156,6 @@ impl<'a> Scan<'a> {
 
     /// The order of a key's versions besides that of the initial one: pairs, sorted.
     pub(super) fn infer(&mut self, key: u32, entries: &[Entry]) -> Vec<(Version, Version)> {
-        for entry in entries.iter().take(FETCHED) {
-            if self.assumptions.sequential_keys {
-                fetch(&self.txns.process[entry.txn as usize]);
-            }
-            if self.assumptions.linearizable_keys {
-                fetch(&self.txns.complete[entry.txn as usize]);
-                fetch(&self.txns.invoke[entry.txn as usize]);
-            }
-        }
         self.writes(key, entries);
         self.touches.clear();
         self.updates.clear();

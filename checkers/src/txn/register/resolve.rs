@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 
-use super::entries::{Entries, Entry, FETCHED, by_transaction, fetch};
+use super::entries::{Entries, Entry, by_transaction};
 use crate::graph::build::by_completion;
 use crate::txn::history::{Mop, NIL, NONE, Txn, Txns};
 
@@ -268,7 +268,6 @@ impl Shard<'_> {
         for key in keys {
             let readers = entries.count(0..key) - self.first.readers;
             let at = Place { versions: self.initial[key] as usize - self.first.versions, readers };
-            entries.get(key).iter().take(FETCHED).for_each(|e| fetch(&self.clock.rank[e.txn as usize]));
             self.writes(at, entries.get(key), &mut own);
             self.reads(at, entries.get(key), &mut own);
         }

@@ -21,7 +21,6 @@
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
-use super::entries::fetch;
 use super::resolve::{Clock, NEVER, Resolved};
 use super::timestamps::before;
 use super::window;
@@ -66,6 +65,19 @@ const TURN: u64 = 64;
 
 /// Transactions between the one at hand and the one for which memory is fetched.
 const AHEAD: usize = 16;
+
+/// Asks the processor to fetch what is there.
+#[inline]
+fn fetch<T>(there: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which changes nothing but what the cache holds, and the address is that of a reference.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(there).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = there;
+}
 
 /// Finds an order of all transactions that committed, and runs it.
 pub(super) fn order(
