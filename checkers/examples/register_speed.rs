@@ -1,5 +1,5 @@
-//! How fast are rw-register histories checked? `register_speed TRANSACTIONS [KEYS [CLIENTS]]` makes a strictly serializable
-//! one and checks it under each assumption.
+//! How fast are rw-register histories checked? `register_speed TRANSACTIONS [KEYS [CLIENTS [broken]]]` makes a strictly serializable
+//! one, with one lost update in the middle if it is to be broken, and checks it under each assumption; `register_speed FILE` checks that one.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -7,19 +7,23 @@ use std::time::Instant;
 use elench_checkers::Budget;
 use elench_checkers::txn::Options;
 use elench_checkers::txn::register::{Assumptions, check_rw_register};
-use elench_formats::open::{OpenOptions, open_bytes};
+use elench_formats::open::{OpenOptions, open, open_bytes};
 
 fn main() {
-    let mut args = std::env::args().skip(1).map(|a| a.parse::<u64>().unwrap_or(0));
-    let (count, clients) = (args.next().unwrap_or(100_000), 20);
-    let keys = args.next().unwrap_or(count / 30 + 1);
-    let clients = args.next().unwrap_or(clients);
-    let text = history(count, keys, clients);
-    let history = match open_bytes(text.as_bytes(), &OpenOptions::default()) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |i: usize, or: u64| args.get(i).map_or(Ok(or), |a| a.parse::<u64>());
+    let opened = match number(0, 100_000) {
+        Err(_) => open(&args[0], &OpenOptions::default(), &|_, _| {}),
+        Ok(count) => {
+            let (keys, clients) = (number(1, count / 30 + 1).unwrap_or(1), number(2, 20).unwrap_or(20));
+            let text = history(count, keys, clients, args.get(3).is_some_and(|a| a == "broken"));
+            open_bytes(text.as_bytes(), &OpenOptions::default())
+        }
+    };
+    let history = match opened {
         Ok(history) => history,
         Err(error) => return eprintln!("{error}"),
     };
-    drop(text);
     for bits in [0, 1, 2, 4, 7] {
         let assumptions = Assumptions {
             wfr_keys: bits & 1 != 0,
@@ -45,7 +49,7 @@ fn main() {
 }
 
 /// Each transaction takes effect at once, at its completion's place in the order; reads return what is there.
-fn history(count: u64, keys: u64, clients: u64) -> String {
+fn history(count: u64, keys: u64, clients: u64, broken: bool) -> String {
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut below = |n: u64| {
         seed ^= seed << 13;
@@ -57,6 +61,18 @@ fn history(count: u64, keys: u64, clients: u64) -> String {
     let mut open: Vec<Option<String>> = vec![None; clients as usize];
     let (mut text, mut done, mut value) = (String::new(), 0, 0);
     while done < count {
+        if broken && done == count / 2 {
+            let read = if state[0] == 0 { "nil".into() } else { state[0].to_string() };
+            let both = [(clients, value + 1), (clients + 1, value + 2)];
+            for kind in ["invoke", "ok"] {
+                for (client, value) in both {
+                    let mops = format!("[:r 0 {read}][:w 0 {value}]");
+                    let _ = writeln!(text, "{{:type :{kind}, :process {client}, :f :txn, :value [{mops}]}}");
+                }
+            }
+            (value, done) = (value + 2, done + 2);
+            state[0] = value;
+        }
         let client = below(clients);
         let place = &mut open[client as usize];
         let written = match place.take() {

@@ -152,12 +152,27 @@ pub fn kind_of(rels: &[Rel]) -> Option<Anomaly> {
     Some(name(family, level))
 }
 
-fn kind_of_links(links: &[Link]) -> Option<Anomaly> {
+pub(super) fn kind_of_links(links: &[Link]) -> Option<Anomaly> {
     let mut txns: Vec<u32> = links.iter().map(|l| l.from).collect();
     txns.sort_unstable();
     txns.dedup();
     let rels: Vec<Rel> = links.iter().map(|l| l.rel).collect();
     (txns.len() == links.len()).then(|| kind_of(&rels)).flatten()
+}
+
+/// Makes one step of those that follow each other in one process, and of those in real time: both orders are transitive, and a process
+/// may have run thousands of transactions between two that matter.
+pub(super) fn shortened(mut links: Vec<Link>) -> Vec<Link> {
+    let goes_on = |one: &Link, next: &Link| one.rel == next.rel && matches!(next.rel, Rel::Process | Rel::RealTime);
+    let starts = |i: usize| !goes_on(&links[(i + links.len() - 1) % links.len()], &links[i]);
+    let Some(first) = (0..links.len()).find(|&i| starts(i)) else { return links };
+    links.rotate_left(first);
+    links.dedup_by(|next, one| {
+        let same = goes_on(one, next);
+        one.to = if same { next.to } else { one.to };
+        same
+    });
+    links
 }
 
 /// Finds all cycles of a graph, keeping so many examples of each kind, or, for `usize::MAX`, each that is counted.
@@ -202,7 +217,7 @@ impl Cycles {
                     Ok(cycles) => {
                         for links in cycles.into_iter().filter(|links| kind_of_links(links) == Some(kind)) {
                             found.insert(kind);
-                            self.add(Cycle { kind, links, at: Vec::new() }, examples);
+                            self.add(Cycle { kind, links: shortened(links), at: Vec::new() }, examples);
                         }
                     }
                     Err(spent) => return self.give_up(part, spent),

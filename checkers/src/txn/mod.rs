@@ -269,7 +269,9 @@ impl TxnResult {
             true => AnomalySet::ALL,
             false => AnomalySet::ALL.without(weak::KINDS).union(options.extra.intersection(weak::KINDS)),
         };
-        self.doubtful = self.doubtful.union(doubt::cycles(versions, txns, found, budget));
+        let doubts = doubt::cycles(versions, txns, found, budget);
+        self.doubtful = self.doubtful.union(doubts.kinds);
+        doubts.hidden.into_iter().for_each(|cycle| found.add(cycle, options.cycles()));
         let open = weak.undecided.union(self.doubtful.implied());
         self.looked_for = self.looked_for.without(open).intersection(options.related(real_time));
         weak.cycles.into_iter().for_each(|cycle| found.add(cycle, options.cycles()));

@@ -21,12 +21,14 @@
 //! The idea is Elle's (Kingsbury and Alvaro, VLDB 2020). Here, other than there, a transaction of unknown end takes part when
 //! somebody read what it wrote, and what nobody wrote, or what was written twice, is named.
 
+mod entries;
 mod explain;
 mod facts;
 mod keys;
 mod resolve;
 mod serial;
 pub mod timestamps;
+mod window;
 
 use elench_formats::History;
 use elench_formats::history::Status;
@@ -34,13 +36,14 @@ use rayon::prelude::*;
 
 use super::anomaly::{Anomaly, AnomalySet};
 use super::cycles;
-use super::history::{Arena, ByKey, NIL, NONE, Txn, Txns, Workload};
+use super::history::{Arena, NIL, NONE, Txn, Txns, Workload};
 use super::lists::Cases;
 use super::{Options, TxnResult};
 use crate::budget::Budget;
 use crate::graph::build::{Graph, MAX_NODES, Timeline};
 use crate::graph::{Dependencies, Rel, Sink};
 use crate::outcome::Why;
+use entries::Entries;
 use keys::{Scan, Shard};
 use resolve::{Clock, Resolved};
 use serial::Keep;
@@ -91,7 +94,7 @@ impl Assumptions {
 #[derive(Debug)]
 pub struct Registers<'a> {
     txns: &'a Txns<'a>,
-    by_key: &'a ByKey,
+    entries: &'a Entries,
     assumptions: Assumptions,
     ranks: &'a [u32],
     initial: Option<&'a Initial>,
@@ -107,14 +110,14 @@ impl<'a> Registers<'a> {
     /// Of these transactions; `seen` are those of unknown end that committed. Of each kind so many cases are kept at most: each takes
     /// some 150 bytes.
     fn keeping(read: &'a Read<'a>, seen: &[(Txn, u64)], most: u64) -> Registers<'a> {
-        let &Read { txns, ref by_key, assumptions, ref ranks, initial, .. } = read;
+        let &Read { txns, ref entries, assumptions, ref ranks, initial, .. } = read;
         let mut committed: Vec<bool> = txns.status.iter().map(|&s| s == Status::Ok).collect();
         seen.iter().for_each(|&(t, _)| committed[t as usize] = true);
-        let scan = |keys| Scan::new(txns, &committed, assumptions, ranks).keeping(most).keys(by_key, keys);
-        let mut shards: Vec<Shard> = by_key.runs(SHARD).into_par_iter().map(scan).collect();
+        let scan = |keys| Scan::new(txns, &committed, assumptions, ranks).keeping(most).keys(entries, keys);
+        let mut shards: Vec<Shard> = entries.runs(SHARD).into_par_iter().map(scan).collect();
         let mut cases = Cases::keeping(most);
         shards.iter_mut().for_each(|shard| cases.merge(std::mem::take(&mut shard.cases)));
-        Registers { txns, by_key, assumptions, ranks, initial, shards, committed, cases }
+        Registers { txns, entries, assumptions, ranks, initial, shards, committed, cases }
     }
 
     /// What is wrong besides cycles.
@@ -205,7 +208,7 @@ fn unused(values: &[i64]) -> i64 {
 /// A history as it was read.
 struct Read<'a> {
     txns: &'a Txns<'a>,
-    by_key: ByKey,
+    entries: Entries,
     clock: Clock,
     assumptions: Assumptions,
     /// Where commit timestamps are believed: the rank of each transaction's.
@@ -254,10 +257,10 @@ fn of_registers(
         result.add(Anomaly::UnknownMicroOp, txns.unknown_count);
     }
     let ranks = if assumptions.commit_timestamps { timestamps::ranks(history, txns) } else { Vec::new() };
-    let read = Read { txns, by_key: txns.by_key(), clock: Clock::new(txns), assumptions, ranks, initial };
+    let read = Read { txns, entries: Entries::new(txns), clock: Clock::new(txns), assumptions, ranks, initial };
     let real_time = options.real_time && history.meta().real_time;
-    let mut resolved = Resolved::new(txns, &read.by_key, &read.clock);
-    let order = read.serial(&mut resolved, real_time, options, budget);
+    let mut resolved = Resolved::new(txns, &read.entries, &read.clock);
+    let order = read.serial(&mut resolved, real_time, options, budget, false);
     let plain = txns.unknown_count == 0 && !resolved.twice;
     if plain && order.is_some() && read.connects(&resolved, real_time, options.process) {
         // The order keeps what is looked at of processes and of real time: else it would not be one.
@@ -265,21 +268,29 @@ fn of_registers(
         result.order = order.filter(|_| options.certificate).map(|o| o.into_iter().map(|t| txns.op(t)).collect());
         return result;
     }
-    let more = read.anomalies(history, &resolved, order, real_time, options, budget, &mut result);
+    let more = read.anomalies(history, &mut resolved, order, real_time, options, budget, &mut result);
     result.order = more.filter(|_| options.certificate).map(|o| o.into_iter().map(|t| txns.op(t)).collect());
     result
 }
 
 /// Bytes a micro-operation that are held at once beside the columns.
-const BYTES: usize = 56;
+const BYTES: usize = 64;
 
 impl Read<'_> {
-    /// An order of all transactions that explains everything, if one is found.
-    fn serial(&self, resolved: &mut Resolved, real_time: bool, options: &Options, budget: &Budget) -> Option<Vec<Txn>> {
+    /// An order of all transactions that explains everything, if one is found: soon, or at any cost.
+    fn serial(
+        &self,
+        resolved: &mut Resolved,
+        real_time: bool,
+        options: &Options,
+        budget: &Budget,
+        hard: bool,
+    ) -> Option<Vec<Txn>> {
         let Assumptions { sequential_keys, linearizable_keys, commit_timestamps, .. } = self.assumptions;
         let process = options.process || sequential_keys;
         let ranks = commit_timestamps.then_some(&self.ranks[..]);
-        let find = |keep, resolved: &mut Resolved| serial::order(self.txns, resolved, &self.clock, keep, ranks, budget);
+        let order = if hard { serial::hard_order } else { serial::order };
+        let find = |keep, resolved: &mut Resolved| order(self.txns, resolved, &self.clock, keep, ranks, budget);
         let timely = find(Keep { real_time: true, process }, resolved);
         if timely.is_some() || real_time || linearizable_keys {
             return timely;
@@ -296,13 +307,13 @@ impl Read<'_> {
         (real_time && later()) || resolved.connects() || (process && repeated())
     }
 
-    /// Finds what is wrong. Given is an order that explains everything, if one was found; if not, and nothing is wrong, it may be that
-    /// the order of versions gives one.
+    /// Finds what is wrong. Given is an order that explains everything, if one was found; if not, and nothing is wrong, the order of
+    /// versions may give one, or a search that concludes more.
     #[allow(clippy::too_many_arguments)]
     fn anomalies(
         &self,
         history: &History,
-        resolved: &Resolved,
+        resolved: &mut Resolved,
         order: Option<Vec<Txn>>,
         real_time: bool,
         options: &Options,
@@ -344,7 +355,13 @@ impl Read<'_> {
         }
         let sorted = |order| super::serial(&timeline, &graph, order);
         let runs = |order: &Vec<Txn>| serial::runs(txns, resolved, order);
-        order.or_else(|| found.order.map(sorted).filter(runs))
+        if let Some(order) = order.or_else(|| found.order.map(sorted).filter(runs)) {
+            return Some(order);
+        }
+        // Only now, as it is dear, and in vain where something is wrong.
+        let order = self.serial(resolved, real_time, options, budget, true)?;
+        result.looked_for = options.related(real_time);
+        Some(order)
     }
 }
 

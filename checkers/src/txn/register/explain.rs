@@ -173,8 +173,7 @@ impl Explainer<'_> {
         let registers = self.registers;
         self.keys.entry(key).or_insert_with(|| {
             let mut scan = Scan::new(registers.txns, &registers.committed, registers.assumptions, registers.ranks);
-            let (mops, of) = registers.by_key.get(key as usize);
-            let order = scan.infer(key, mops, of);
+            let order = scan.infer(key, registers.entries.get(key as usize));
             Ordered { versions: scan.versions, touches: scan.touches, order }
         })
     }

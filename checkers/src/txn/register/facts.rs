@@ -16,8 +16,7 @@ impl Versions for Registers<'_> {
         let mut told = Told::default();
         let mut scan = Scan::new(self.txns, &self.committed, self.assumptions, self.ranks);
         for key in keys {
-            let (mops, of) = self.by_key.get(key as usize);
-            let pairs = scan.infer(key, mops, of);
+            let pairs = scan.infer(key, self.entries.get(key as usize));
             let initial_first = scan.certain(INITIAL);
             told.orders.insert(key, Order::Partial { pairs, initial_first });
             for touch in scan.touches.iter().filter(|t| members.binary_search(&t.txn).is_ok()) {

@@ -7,15 +7,15 @@
 
 use std::ops::Range;
 
-use elench_formats::history::Status;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::Assumptions;
+use super::entries::{Entries, Entry, by_transaction};
 use crate::graph::component::{Components, Walk};
 use crate::graph::{Rel, Sink};
 use crate::txn::anomaly::Anomaly;
-use crate::txn::history::{ByKey, Kind, Mop, NIL, NONE, Txn, Txns};
+use crate::txn::history::{Mop, NIL, NONE, Txn, Txns};
 use crate::txn::lists::{Cases, Index};
 
 /// A number of a version of the key at hand.
@@ -37,11 +37,13 @@ pub(super) struct Known {
     overwritten: Mop,
     /// It was written more than once, or also initial: who reads it may have read from any of these.
     pub ambiguous: bool,
+    /// Its writer committed, as far as anybody knows.
+    committed: bool,
 }
 
 impl Known {
     fn new(value: i64) -> Known {
-        Known { value, write: NONE, writer: NONE, failed: NONE, overwritten: NONE, ambiguous: false }
+        Known { value, write: NONE, writer: NONE, failed: NONE, overwritten: NONE, ambiguous: false, committed: false }
     }
 
     /// Who installed it, if that is certain and it was not only in between.
@@ -140,67 +142,54 @@ impl<'a> Scan<'a> {
     }
 
     /// Goes over keys.
-    pub(super) fn keys(mut self, by_key: &ByKey, keys: Range<usize>) -> Shard {
+    pub(super) fn keys(mut self, entries: &Entries, keys: Range<usize>) -> Shard {
         for key in keys {
-            let (mops, of) = by_key.get(key);
-            self.key(key as u32, mops, of);
+            self.key(key as u32, entries.get(key));
         }
         self.shard
     }
 
-    fn key(&mut self, key: u32, mops: &[Mop], of: &[Txn]) {
-        let order = self.infer(key, mops, of);
+    fn key(&mut self, key: u32, entries: &[Entry]) {
+        let order = self.infer(key, entries);
         self.dependencies(&order);
     }
 
     /// The order of a key's versions besides that of the initial one: pairs, sorted.
-    pub(super) fn infer(&mut self, key: u32, mops: &[Mop], of: &[Txn]) -> Vec<(Version, Version)> {
-        self.writes(key, mops, of);
+    pub(super) fn infer(&mut self, key: u32, entries: &[Entry]) -> Vec<(Version, Version)> {
+        self.writes(key, entries);
         self.touches.clear();
         self.updates.clear();
-        for (txn, mops) in by_transaction(mops, of) {
-            if self.txns.ok(txn) {
-                self.reads(key, txn, mops);
+        for (txn, own) in by_transaction(entries) {
+            let ok = own[0].ok();
+            if ok {
+                self.reads(key, txn, own);
             }
-            if self.committed[txn as usize] {
-                self.touch(key, txn, mops);
+            if ok || self.committed[txn as usize] {
+                self.touch(key, txn, own);
             }
         }
         self.order(key)
     }
 
-    fn is_write(&self, mop: Mop) -> bool {
-        self.txns.kind[mop as usize].writes()
-    }
-
-    fn is_read(&self, mop: Mop) -> bool {
-        self.txns.kind[mop as usize] == Kind::Read
-    }
-
-    fn value(&self, mop: Mop) -> i64 {
-        self.txns.value[mop as usize]
-    }
-
     /// Numbers the versions: the initial one, then those written.
-    fn writes(&mut self, key: u32, mops: &[Mop], of: &[Txn]) {
+    fn writes(&mut self, key: u32, entries: &[Entry]) {
         self.versions.clear();
         self.unwritten.clear();
         self.versions.push(Known::new(NIL));
-        let values = || mops.iter().filter(|&&m| self.is_write(m)).map(|&m| self.value(m)).filter(|&v| v != NIL);
-        let (least, most) = values().fold((i64::MAX, i64::MIN), |(a, b), v| (a.min(v), b.max(v)));
-        let count = values().count();
-        let txns = self.txns;
+        let values = entries.iter().filter(|e| e.writes() && e.value != NIL).map(|e| e.value);
+        let (least, most, count) =
+            values.fold((i64::MAX, i64::MIN, 0), |(a, b, count), v| (a.min(v), b.max(v), count + 1));
         self.index.clear(count, if count > 0 { least } else { 0 }, if count > 0 { most } else { 0 });
-        for (txn, mops) in by_transaction(mops, of) {
+        for (txn, own) in by_transaction(entries) {
             let mut before: Option<usize> = None;
-            for &mop in mops.iter().filter(|&&m| txns.kind[m as usize].writes()) {
-                let version = self.write(key, txn, mop);
-                let failed = txns.status[txn as usize] == Status::Fail;
-                let own = |known: &Known| if failed { known.writer == NONE } else { known.writer == txn };
-                if let Some(before) = before.filter(|&b| b != version && own(&self.versions[b])) {
-                    self.versions[before].overwritten = mop;
+            for entry in own.iter().filter(|e| e.writes()) {
+                let version = self.write(key, *entry);
+                let failed = entry.failed();
+                let mine = |known: &Known| if failed { known.writer == NONE } else { known.writer == txn };
+                if let Some(before) = before.filter(|&b| b != version && mine(&self.versions[b])) {
+                    self.versions[before].overwritten = entry.mop();
                 }
-                if own(&self.versions[version]) {
+                if mine(&self.versions[version]) {
                     self.versions[version].overwritten = NONE;
                 }
                 before = Some(version);
@@ -208,8 +197,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn write(&mut self, key: u32, txn: Txn, mop: Mop) -> usize {
-        let value = self.value(mop);
+    fn write(&mut self, key: u32, entry: Entry) -> usize {
+        let Entry { value, txn, .. } = entry;
+        let mop = entry.mop();
         let version = if value == NIL { Some(INITIAL as usize) } else { self.index.get(value) };
         let version = version.unwrap_or_else(|| {
             self.versions.push(Known::new(value));
@@ -217,10 +207,11 @@ impl<'a> Scan<'a> {
             self.versions.len() - 1
         });
         let known = &mut self.versions[version];
-        if self.txns.status[txn as usize] == Status::Fail {
+        if entry.failed() {
             known.failed = if known.failed == NONE { mop } else { known.failed };
         } else if known.writer == NONE {
             (known.write, known.writer, known.overwritten) = (mop, txn, NONE);
+            known.committed = entry.ok() || self.committed[txn as usize];
             known.ambiguous = value == NIL;
         } else if known.writer != txn {
             known.ambiguous = true;
@@ -246,26 +237,24 @@ impl<'a> Scan<'a> {
     }
 
     /// Holds what a transaction read against who wrote it, and against what it did itself.
-    fn reads(&mut self, key: u32, txn: Txn, mops: &[Mop]) {
-        let mut before: Option<Mop> = None;
+    fn reads(&mut self, key: u32, txn: Txn, entries: &[Entry]) {
+        let mut before: Option<Entry> = None;
         let mut disagrees = false;
-        for (i, &mop) in mops.iter().enumerate() {
-            if self.is_read(mop) {
-                self.read(key, txn, mop, &mops[i + 1..]);
-                if let Some(earlier) = before.filter(|&b| !disagrees && self.value(b) != self.value(mop)) {
+        for (i, &entry) in entries.iter().enumerate() {
+            if !entry.writes() {
+                self.read(key, txn, entry, &entries[i + 1..]);
+                if let Some(earlier) = before.filter(|b| !disagrees && b.value != entry.value) {
                     disagrees = true;
-                    let values = vec![self.value(earlier), self.value(mop)];
-                    self.shard.cases.add(Anomaly::Internal, || (key, vec![earlier, mop], values));
+                    let values = vec![earlier.value, entry.value];
+                    self.shard.cases.add(Anomaly::Internal, || (key, vec![earlier.mop(), entry.mop()], values));
                 }
             }
-            if self.is_read(mop) || self.is_write(mop) {
-                before = Some(mop);
-            }
+            before = Some(entry);
         }
     }
 
-    fn read(&mut self, key: u32, txn: Txn, mop: Mop, later: &[Mop]) {
-        let value = self.value(mop);
+    fn read(&mut self, key: u32, txn: Txn, entry: Entry, later: &[Entry]) {
+        let (value, mop) = (entry.value, entry.mop());
         let known = match value {
             NIL => return,
             value => self.index.get(value).map(|v| self.versions[v]),
@@ -278,15 +267,15 @@ impl<'a> Scan<'a> {
                 if known.overwritten != NONE {
                     cases.add(Anomaly::G1b, || (key, vec![mop, known.failed, known.overwritten], vec![value]));
                 }
-                let write = later.iter().copied().find(|&m| self.txns.kind[m as usize].writes());
+                let write = later.iter().find(|e| e.writes());
                 if let Some(write) = write.filter(|_| self.assumptions.wfr_keys) {
-                    let values = vec![value, self.txns.value[write as usize]];
-                    cases.add(Anomaly::DirtyUpdate, || (key, vec![mop, known.failed, write], values));
+                    let values = vec![value, write.value];
+                    cases.add(Anomaly::DirtyUpdate, || (key, vec![mop, known.failed, write.mop()], values));
                 }
             }
             Some(known) if known.ambiguous => {}
             Some(known) if known.writer == txn => {
-                if later.contains(&known.write) {
+                if later.iter().any(|e| e.mop() == known.write) {
                     cases.add(Anomaly::FutureRead, || (key, vec![mop, known.write], vec![value]));
                 }
             }
@@ -298,27 +287,25 @@ impl<'a> Scan<'a> {
     }
 
     /// What others see of a committed transaction.
-    fn touch(&mut self, key: u32, txn: Txn, mops: &[Mop]) {
-        let known = mops.iter().copied().find(|&m| self.is_read(m) || self.is_write(m));
-        let read =
-            known.filter(|&m| self.is_read(m) && self.txns.ok(txn)).map_or(NONE, |m| self.version(self.value(m)));
-        let wrote = mops.iter().rev().copied().find(|&m| self.is_write(m));
-        let wrote = wrote.map_or(NONE, |m| self.version(self.value(m)));
+    fn touch(&mut self, key: u32, txn: Txn, entries: &[Entry]) {
+        let first = entries.first().filter(|e| !e.writes() && e.ok()).map(|e| e.value);
+        let read = first.map_or(NONE, |value| self.version(value));
+        let last = entries.iter().rev().find(|e| e.writes()).map(|e| e.value);
+        let wrote = last.map_or(NONE, |value| self.version(value));
         // Of the transaction's own later write it says nothing about others.
         let read = if read != NONE && self.versions[read as usize].writer == txn { NONE } else { read };
         if read == NONE && wrote == NONE {
             return;
         }
         if read != NONE && wrote != NONE && !self.versions[read as usize].ambiguous {
-            self.update(key, read, mops);
+            self.update(key, read, entries[0]);
         }
         self.touches.push(Touch { txn, read, wrote });
     }
 
     /// Did two transactions update the same version?
-    fn update(&mut self, key: u32, version: Version, mops: &[Mop]) {
-        let Some(read) = mops.iter().copied().find(|&m| self.is_read(m)) else { return };
-        let value = self.value(read);
+    fn update(&mut self, key: u32, version: Version, read: Entry) {
+        let (value, read) = (read.value, read.mop());
         let (first, counted) = self.updates.entry(version).or_insert((read, false));
         if *first != read && !*counted {
             *counted = true;
@@ -437,8 +424,9 @@ impl<'a> Scan<'a> {
             if !self.certain(t.read) {
                 continue;
             }
-            let writer = self.versions[t.read as usize].installer();
-            if writer != NONE && writer != t.txn && self.committed[writer as usize] {
+            let known = &self.versions[t.read as usize];
+            let writer = known.installer();
+            if writer != NONE && writer != t.txn && known.committed {
                 self.shard.edges.push((writer, t.txn, Rel::Wr));
             }
             if t.read == INITIAL || !order.is_empty() {
@@ -459,8 +447,8 @@ impl<'a> Scan<'a> {
     /// One version comes right before others.
     fn before(&mut self, version: Version, later: &[Version], readers: &[(Version, Txn)]) {
         let installer = |v: Version| {
-            let txn = self.versions[v as usize].installer();
-            (txn != NONE && self.committed[txn as usize]).then_some(txn)
+            let known = &self.versions[v as usize];
+            Some(known.installer()).filter(|&txn| txn != NONE && known.committed)
         };
         let from = readers.partition_point(|r| r.0 < version);
         let own = readers[from..].iter().take_while(|r| r.0 == version).map(|r| (r.1, Rel::Rw));
@@ -520,18 +508,6 @@ impl Walk for Rows<'_> {
         let at = self.starts[node as usize] + *cursor - 1;
         (at < self.starts[node as usize + 1]).then(|| self.order[at as usize].1)
     }
-}
-
-/// Micro-operations of each transaction.
-pub(super) fn by_transaction<'m>(mops: &'m [Mop], of: &'m [Txn]) -> impl Iterator<Item = (Txn, &'m [Mop])> {
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        let &txn = of.get(start)?;
-        let end = start + of[start..].iter().take_while(|&&t| t == txn).count();
-        let own = &mops[start..end];
-        start = end;
-        Some((txn, own))
-    })
 }
 
 /// Pairs of versions, one left before the other was met, without those that follow from others. Gets versions with the time

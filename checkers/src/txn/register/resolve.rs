@@ -10,12 +10,11 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use elench_formats::history::Status;
 use rayon::prelude::*;
 
-use super::keys::by_transaction;
+use super::entries::{Entries, Entry, by_transaction};
 use crate::graph::build::by_completion;
-use crate::txn::history::{ByKey, Kind, Mop, NIL, NONE, Txn, Txns};
+use crate::txn::history::{Mop, NIL, NONE, Txn, Txns};
 
 /// Micro-operations that are worth a task of their own.
 const SHARD: usize = 1 << 15;
@@ -92,7 +91,7 @@ pub(super) struct Resolved {
     pub readers: Vec<Txn>,
     /// Transactions of unknown end that a completed one saw, and when the first of these completed.
     pub seen: Vec<(Txn, u64)>,
-    /// A read returned what nobody wrote that did not fail.
+    /// A read returned what nobody wrote that did not fail, or an update was lost: no order explains that.
     pub unexplained: bool,
     /// A value was written by two transactions.
     pub twice: bool,
@@ -116,7 +115,7 @@ impl Named {
 }
 
 impl Resolved {
-    pub(super) fn new(txns: &Txns<'_>, by_key: &ByKey, clock: &Clock) -> Resolved {
+    pub(super) fn new(txns: &Txns<'_>, entries: &Entries, clock: &Clock) -> Resolved {
         let mops = txns.mop_count();
         let initial = first_versions(txns);
         let count = initial.last().map_or(0, |&n| n as usize);
@@ -131,10 +130,10 @@ impl Resolved {
         };
         let mut tasks = Vec::new();
         let (mut versions, mut readers) = (&mut resolved.versions[..], &mut resolved.readers[..]);
-        for keys in by_key.runs(SHARD) {
+        for keys in entries.runs(SHARD) {
             let own = resolved.initial[keys.end] - resolved.initial[keys.start];
             let (own_versions, rest) = versions.split_at_mut(own as usize);
-            let (own_readers, others) = readers.split_at_mut(by_key.count(keys.clone()));
+            let (own_readers, others) = readers.split_at_mut(entries.count(keys.clone()));
             (versions, readers) = (rest, others);
             tasks.push((keys, own_versions, own_readers));
         }
@@ -142,16 +141,16 @@ impl Resolved {
         let found: Vec<Found> = tasks
             .into_par_iter()
             .map(|(keys, versions, readers)| {
-                let first = Place { versions: initial[keys.start] as usize, readers: by_key.count(0..keys.start) };
+                let first = Place { versions: initial[keys.start] as usize, readers: entries.count(0..keys.start) };
                 let found = Found::default();
                 let mut shard = Shard { txns, clock, initial, version, first, versions, readers, found };
-                shard.keys(by_key, keys);
+                shard.keys(entries, keys);
                 shard.found
             })
             .collect();
         for mut found in found {
             resolved.seen.append(&mut found.seen);
-            resolved.unexplained |= found.unexplained;
+            resolved.unexplained |= found.unexplained || found.lost;
             resolved.twice |= found.twice;
         }
         resolved.seen.sort_unstable();
@@ -207,6 +206,7 @@ fn first_versions(txns: &Txns<'_>) -> Vec<u32> {
 struct Found {
     seen: Vec<(Txn, u64)>,
     unexplained: bool,
+    lost: bool,
     twice: bool,
 }
 
@@ -248,15 +248,28 @@ impl Values {
     }
 }
 
+/// What is used for one key after the other.
+#[derive(Default)]
+struct Own {
+    values: Values,
+    /// By version: was it written by several?
+    ambiguous: Vec<bool>,
+    /// By version: is the end of its writer unknown?
+    unknown: Vec<bool>,
+    /// Who read which version from outside.
+    shown: Vec<(u32, Txn)>,
+    /// By version: did one that read it write the key?
+    updated: Vec<bool>,
+}
+
 impl Shard<'_> {
-    fn keys(&mut self, by_key: &ByKey, keys: Range<usize>) {
-        let (mut values, mut ambiguous, mut shown) = (Values::default(), Vec::new(), Vec::new());
+    fn keys(&mut self, entries: &Entries, keys: Range<usize>) {
+        let mut own = Own::default();
         for key in keys {
-            let (mops, of) = by_key.get(key);
-            let readers = by_key.count(0..key) - self.first.readers;
+            let readers = entries.count(0..key) - self.first.readers;
             let at = Place { versions: self.initial[key] as usize - self.first.versions, readers };
-            self.writes(at, mops, of, &mut values, &mut ambiguous);
-            self.reads(at, mops, of, &values, &ambiguous, &mut shown);
+            self.writes(at, entries.get(key), &mut own);
+            self.reads(at, entries.get(key), &mut own);
         }
     }
 
@@ -265,32 +278,31 @@ impl Shard<'_> {
         self.version[mop as usize].store(number, Ordering::Relaxed);
     }
 
-    fn writes(&mut self, at: Place, mops: &[Mop], of: &[Txn], values: &mut Values, ambiguous: &mut Vec<bool>) {
-        let txns = self.txns;
-        let written = |m: Mop| txns.kind[m as usize].writes();
-        values.clear(mops.iter().filter(|&&m| written(m)).count());
-        ambiguous.clear();
-        ambiguous.push(false);
-        for (&mop, &txn) in
-            mops.iter().zip(of).filter(|&(&m, &t)| written(m) && txns.status[t as usize] != Status::Fail)
-        {
-            let value = txns.value[mop as usize];
-            let version = if value == NIL { 0 } else { self.write(at, txn, value, values, ambiguous) };
-            ambiguous[version] |= version == 0;
-            self.name(mop, at.versions + version, false);
-            let Version { existed, lasted, .. } = &mut self.versions[at.versions + version];
-            *existed = (*existed).min(self.clock.rank[txn as usize]);
-            *lasted = (*lasted).max(self.clock.before[txn as usize]);
+    fn writes(&mut self, at: Place, entries: &[Entry], own: &mut Own) {
+        own.values.clear(entries.iter().filter(|e| e.writes()).count());
+        own.ambiguous.clear();
+        own.ambiguous.push(false);
+        own.unknown.clear();
+        own.unknown.push(false);
+        for entry in entries.iter().filter(|e| e.writes() && !e.failed()) {
+            let &Entry { value, txn, .. } = entry;
+            let version = if value == NIL { 0 } else { self.write(at, *entry, own) };
+            own.ambiguous[version] |= version == 0;
+            self.name(entry.mop(), at.versions + version, false);
+            self.met(at.versions + version, txn);
         }
     }
 
-    fn write(&mut self, at: Place, txn: Txn, value: i64, values: &mut Values, ambiguous: &mut Vec<bool>) -> usize {
+    fn write(&mut self, at: Place, entry: Entry, own: &mut Own) -> usize {
+        let Own { values, ambiguous, unknown, .. } = own;
+        let Entry { value, txn, .. } = entry;
         let slot = values.slot(value);
         if values.slots[slot].1 == NONE {
             let version = ambiguous.len();
             values.slots[slot] = (value, version as u32);
             self.versions[at.versions + version].writer = txn;
             ambiguous.push(false);
+            unknown.push(!entry.ok());
             return version;
         }
         let version = values.slots[slot].1 as usize;
@@ -300,47 +312,50 @@ impl Shard<'_> {
         version
     }
 
-    fn reads(
-        &mut self,
-        at: Place,
-        mops: &[Mop],
-        of: &[Txn],
-        values: &Values,
-        ambiguous: &[bool],
-        shown: &mut Vec<(u32, Txn)>,
-    ) {
-        let txns = self.txns;
+    fn reads(&mut self, at: Place, entries: &[Entry], own: &mut Own) {
+        let Own { values, ambiguous, unknown, shown, updated } = own;
         shown.clear();
-        for (txn, mops) in by_transaction(mops, of) {
+        updated.clear();
+        updated.resize(ambiguous.len(), false);
+        for (txn, entries) in by_transaction(entries) {
             let mut met = false;
-            let mut outside = false;
-            for &mop in mops {
-                match txns.kind[mop as usize] {
-                    Kind::Read => {}
-                    kind if kind.writes() => {
-                        met = true;
-                        if outside {
-                            self.updates(mop);
-                        }
-                        continue;
+            let mut outside = None;
+            for entry in entries {
+                if entry.writes() {
+                    met = true;
+                    if let Some(version) = outside {
+                        self.updates(entry.mop());
+                        // Of two that read a version and wrote the next, the second should have read what the first wrote.
+                        let more = entries.iter().find(|e| e.writes()).is_some_and(|first| first.mop() == entry.mop());
+                        self.found.lost |= more && std::mem::replace(&mut updated[version], true);
                     }
-                    _ => continue,
+                    continue;
                 }
-                let value = txns.value[mop as usize];
+                let value = entry.value;
                 let version = if value == NIL { 0 } else { values.slots[values.slot(value)].1 as usize };
                 if version == NONE as usize {
                     self.found.unexplained = true;
                     continue;
                 }
                 let first = !std::mem::replace(&mut met, true) && !ambiguous[version];
-                outside |= first;
-                self.name(mop, at.versions + version, first);
-                self.read(at.versions + version, txn, ambiguous[version]);
+                if first {
+                    outside = Some(version);
+                }
+                self.name(entry.mop(), at.versions + version, first);
+                self.met(at.versions + version, txn);
+                if unknown[version] && !ambiguous[version] {
+                    let writer = self.versions[at.versions + version].writer;
+                    self.found.seen.push((writer, self.txns.complete[txn as usize]));
+                }
                 if first {
                     shown.push((version as u32, txn));
                     self.versions[at.versions + version].outside += 1;
                 }
             }
+        }
+        for version in &mut self.versions[at.versions..at.versions + ambiguous.len()] {
+            let last = version.lasted.checked_sub(1);
+            version.lasted = last.map_or(0, |txn| self.clock.before[txn as usize]);
         }
         // Where several could have been read, nothing can be asked of the version.
         for (version, _) in ambiguous.iter().enumerate().filter(|a| *a.1) {
@@ -368,13 +383,10 @@ impl Shard<'_> {
         self.version[mop as usize].fetch_or(FROM_OUTSIDE, Ordering::Relaxed);
     }
 
-    fn read(&mut self, version: usize, txn: Txn, ambiguous: bool) {
+    /// Notes that a transaction met a version. Who was invoked last stands for when that was until all are known.
+    fn met(&mut self, version: usize, txn: Txn) {
         let known = &mut self.versions[version];
         known.existed = known.existed.min(self.clock.rank[txn as usize]);
-        known.lasted = known.lasted.max(self.clock.before[txn as usize]);
-        let writer = known.writer;
-        if writer != NONE && !ambiguous && self.txns.status[writer as usize].is_unknown() {
-            self.found.seen.push((writer, self.txns.complete[txn as usize]));
-        }
+        known.lasted = known.lasted.max(txn + 1);
     }
 }

@@ -23,6 +23,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::resolve::{Clock, NEVER, Resolved};
 use super::timestamps::before;
+use super::window;
 use crate::budget::Budget;
 use crate::txn::history::{NONE, Txn, Txns};
 
@@ -62,6 +63,22 @@ const LOOKAHEAD: usize = 16;
 /// Steps that turning a guess round counts for.
 const TURN: u64 = 64;
 
+/// Transactions between the one at hand and the one for which memory is fetched.
+const AHEAD: usize = 16;
+
+/// Asks the processor to fetch what is there.
+#[inline]
+fn fetch<T>(there: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which changes nothing but what the cache holds, and the address is that of a reference.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(there).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = there;
+}
+
 /// Finds an order of all transactions that committed, and runs it.
 pub(super) fn order(
     txns: &Txns<'_>,
@@ -77,6 +94,59 @@ pub(super) fn order(
     let mut run = Run::new(txns, resolved, clock, keep);
     run.ranks = ranks;
     run.all(budget).then(|| run.done.iter().map(|d| d.txn).collect())
+}
+
+/// The same, where that was not managed: with more thought, and more time. See [`window`].
+pub(super) fn hard_order(
+    txns: &Txns<'_>,
+    resolved: &mut Resolved,
+    clock: &Clock,
+    keep: Keep,
+    ranks: Option<&[u32]>,
+    budget: &Budget,
+) -> Option<Vec<Txn>> {
+    let order = window::order(txns, resolved, clock, keep, ranks, budget)?;
+    keeps(txns, resolved, clock, keep, ranks, &order).then_some(order)
+}
+
+/// Is an order one of all that committed, does it keep what it must, and does each read return what is there?
+fn keeps(
+    txns: &Txns<'_>,
+    resolved: &Resolved,
+    clock: &Clock,
+    keep: Keep,
+    ranks: Option<&[u32]>,
+    order: &[Txn],
+) -> bool {
+    let mut place = vec![NONE; txns.len()];
+    order.iter().enumerate().for_each(|(at, &t)| place[t as usize] = at as u32);
+    let has_place = |&t: &Txn| place[t as usize] != NONE;
+    let each_once = order.len() == clock.order.len() + resolved.seen.len()
+        && clock.order.iter().all(has_place)
+        && resolved.seen.iter().all(|s| has_place(&s.0));
+    let mut earliest = NEVER;
+    let in_time = order.iter().rev().all(|&t| {
+        let kept = clock.before[t as usize] <= earliest;
+        earliest = earliest.min(clock.rank[t as usize]);
+        kept
+    });
+    let follows = |t: usize, previous: Txn| previous == NONE || place[t] == NONE || place[previous as usize] < place[t];
+    let mut state = resolved.initial.clone();
+    let mut runs = |txn: Txn| {
+        let writes = |&m: &usize| txns.kind[m].writes();
+        let ranked = ranks.is_none_or(|ranks| {
+            txns.mops(txn).filter(writes).all(|m| {
+                let there = state[txns.key[m] as usize];
+                let writer = resolved.versions[there as usize].writer;
+                writer == NONE || !before(ranks, txn, writer)
+            })
+        });
+        ranked && applied(txns, resolved, txn, &mut state)
+    };
+    each_once
+        && (!keep.real_time || in_time)
+        && (!keep.process || previous(txns).iter().enumerate().all(|(t, &p)| follows(t, p)))
+        && order.iter().all(|&t| runs(t))
 }
 
 /// Runs an order.
@@ -272,8 +342,14 @@ impl<'a> Run<'a> {
         schedule.extend(self.resolved.seen.iter().map(|s| s.0));
         let (mut invoked, mut asked) = (0, STEPS);
         while let Some(&txn) = schedule.get(self.at as usize) {
+            if !self.keep.real_time {
+                schedule.get(self.at as usize + AHEAD).into_iter().for_each(|&soon| self.fetch(soon));
+            }
             self.limit = if self.keep.real_time && (self.at as usize) < completed { self.at } else { NEVER };
             while self.keep.real_time && invoked < self.txns.len() && self.clock.before[invoked] <= self.limit {
+                if invoked + AHEAD < self.txns.len() {
+                    self.fetch((invoked + AHEAD) as Txn);
+                }
                 self.opens(invoked as Txn);
                 invoked += 1;
             }
@@ -294,6 +370,15 @@ impl<'a> Run<'a> {
             self.at += 1;
         }
         true
+    }
+
+    /// Has what is known of a transaction's versions fetched from memory before it is needed: they lie far apart.
+    fn fetch(&self, txn: Txn) {
+        for mop in self.txns.mops(txn) {
+            let Some(named) = self.resolved.of(mop) else { continue };
+            fetch(&self.resolved.versions[named.version()]);
+            fetch(&self.there[self.txns.key[mop] as usize]);
+        }
     }
 
     /// Runs a transaction and before it what it demands.
@@ -624,6 +709,14 @@ impl<'a> Run<'a> {
         for mop in self.txns.mops(txn).filter(|&m| !self.txns.kind[m].writes()) {
             let Some(named) = self.resolved.of(mop) else { continue };
             self.resolved.versions[named.version()].pending -= u32::from(named.is_outside());
+        }
+        for mop in self.txns.mops(txn).filter(|&m| self.txns.kind[m].writes()) {
+            let Some(version) = self.resolved.of(mop).map(|n| n.version()) else { continue };
+            // Mostly it is the only open write of its key; and later nobody has to look at it, far away in memory, to find that it ran.
+            let first = &mut self.open[self.txns.key[mop] as usize];
+            if *first == version as u32 {
+                *first = std::mem::replace(&mut self.resolved.versions[version].next, UNLINKED);
+            }
         }
         self.state[txn as usize] = State::Ran;
         self.ran_at[txn as usize] = self.done.len() as u32;

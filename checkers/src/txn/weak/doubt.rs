@@ -6,7 +6,8 @@
 //! with the help of such transactions no more is [proven](proves) than that there is some G1.
 //!
 //! A cycle needs no such help if it is there when all of them are left out, and each version that they wrote is passed over: that leaves
-//! the fewest edges of all that may have happened. O(component), but for registers' versions in no line, where what is passed over
+//! the fewest edges of all that may have happened. Where a kind is in doubt, the milder ones that it implies, and that were therefore not
+//! looked for, are looked for in that way, too. O(component), but for registers' versions in no line, where what is passed over
 //! may be walked more than once. Memory: as a component.
 
 use super::facts::{Local, NO, Versions};
@@ -14,7 +15,7 @@ use crate::budget::Budget;
 use crate::graph::search::Part;
 use crate::graph::{Rel, Rels};
 use crate::txn::anomaly::{Anomaly, AnomalySet};
-use crate::txn::cycles::Cycles;
+use crate::txn::cycles::{Cycle, Cycles, kind_of_links, shortened};
 use crate::txn::history::{Txn, Txns};
 
 /// Cycles of overwrites, and what they may rest on besides.
@@ -31,24 +32,43 @@ pub fn proves(kind: Anomaly) -> Anomaly {
     }
 }
 
-/// Kinds of cycles of overwrites that were found, and of which there is none without transactions that were not acknowledged.
-pub fn cycles<V: Versions>(versions: &V, txns: &Txns<'_>, found: &Cycles, budget: &Budget) -> AnomalySet {
+/// What is in doubt, and what is not though it was not looked for.
+#[derive(Debug)]
+pub struct Doubts {
+    /// Kinds of cycles of overwrites that were found, and of which there is none without transactions that were not acknowledged.
+    pub kinds: AnomalySet,
+    /// Cycles of a milder kind than one in doubt, which for the sake of that was not looked for, without such transactions.
+    pub hidden: Vec<Cycle>,
+}
+
+/// Looks for cycles of overwrites without transactions that were not acknowledged.
+pub fn cycles<V: Versions>(versions: &V, txns: &Txns<'_>, found: &Cycles, budget: &Budget) -> Doubts {
     let acknowledged = |kind: &Anomaly| {
         let examples = found.examples.get(kind).map_or(&[][..], Vec::as_slice);
         examples.iter().any(|cycle| cycle.links.iter().all(|link| txns.ok(link.from)))
     };
-    let there = |kind: &Anomaly| found.counts.get(kind).is_some_and(|&n| n > 0);
-    let open = OVERWRITES.iter().filter(|(kind, _)| there(kind) && !acknowledged(kind));
-    open.filter(|&&(kind, more)| {
+    let mut doubts = Doubts { kinds: AnomalySet::EMPTY, hidden: Vec::new() };
+    for (kind, more) in OVERWRITES {
+        let there = found.counts.get(&kind).is_some_and(|&n| n > 0);
+        if !there && (doubts.kinds == AnomalySet::EMPTY || !doubts.hidden.is_empty()) || acknowledged(&kind) {
+            continue;
+        }
         let parts = if kind == Anomaly::G0 { &found.parts } else { &found.timed };
         let certain = |part: &Part| {
-            budget.spent().is_none()
-                && matches!(without(versions, txns, part).with(Rels::WW.and(more), Rel::Ww, budget), Ok(c) if !c.is_empty())
+            budget.spent().is_none().then_some(())?;
+            without(versions, txns, part).with(Rels::WW.and(more), Rel::Ww, budget).ok()?.into_iter().next()
         };
-        !parts.iter().any(certain)
-    })
-    .map(|&(kind, _)| kind)
-    .collect()
+        match parts.iter().find_map(certain) {
+            None if there => {
+                doubts.kinds.insert(kind);
+            }
+            Some(links) if !there && kind_of_links(&links) == Some(kind) => {
+                doubts.hidden.push(Cycle { kind, links: shortened(links), at: Vec::new() });
+            }
+            _ => {}
+        }
+    }
+    doubts
 }
 
 /// A component without those that were not acknowledged; who wrote before them precedes who wrote after them.
