@@ -21,6 +21,7 @@
 
 mod ack;
 mod broadcast;
+mod distinct;
 mod dump;
 pub(crate) mod elements;
 mod ids;

@@ -45,6 +45,10 @@ use crate::parts::Keys;
 
 /// What a checker knows of one key so far.
 pub(crate) trait State: Clone + Send + Sync + 'static {
+    /// Is all that it is given looked at together, at the end, in whatever order it came? Then nothing is invoked, and there is no need to
+    /// wait for completions.
+    const AT_END: bool = false;
+
     /// An operation begins; only what its invocation says may be asked of it.
     fn invoked(&mut self, op: &OpRef<'_>);
 
@@ -96,6 +100,10 @@ impl Ord for Next<'_> {
 
 /// Gives the events of a part to a state, those that never end last.
 fn drive<S: State>(part: Part<'_>, mut state: S) -> Findings {
+    if S::AT_END {
+        part.ops().for_each(|op| state.completed(&op));
+        return state.finish();
+    }
     let mut open: BinaryHeap<Next<'_>> = BinaryHeap::new();
     let mut never = Vec::new();
     part.ops().for_each(|op| {
