@@ -27,11 +27,6 @@ pub(crate) struct ScalarIds {
 }
 
 impl ScalarIds {
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.met as usize
-    }
-
     /// The id of a scalar, and whether this is the first time that it is met. O(1).
     #[inline]
     pub(crate) fn id(&mut self, scalar: Scalar) -> (u32, bool) {
@@ -131,7 +126,7 @@ mod tests {
                 table.entry(scalar).or_insert(next);
                 assert_eq!(ids.id(scalar), (known.unwrap_or(next), known.is_none()), "seed {first}, run {i}");
             }
-            assert_eq!(ids.len(), table.len());
+            assert_eq!(ids.met as usize, table.len());
         }
     }
 

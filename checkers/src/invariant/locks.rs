@@ -17,9 +17,9 @@
 //! Owners are named by a field (`:client`, `:owner`, `:holder`, `:session`), else they are the processes. Whose a release is and whether it
 //! happened is known when it ends, so holds are only compared at the end.
 //!
-//! Calls are grouped by lock. Backward through those of one, the next release of each owner is known when a grant is met. The sweep: holds by
-//! completion, remembering of the lock's holds so far the two that last longest, of different owners. O(n log n), and O(n) where completions are
-//! in the order of the invocations. Memory: 80 bytes an operation that did not fail, and 4 more a lock of it.
+//! Calls are gone through in order, with what is known of each owner and lock beside: backward, the next release is known when a grant is met.
+//! The sweep: holds by completion, remembering of each lock's holds so far the two that last longest, of different owners. O(n log n), and O(n)
+//! where completions are in the order of the invocations. Memory: 90 bytes an operation that did not fail.
 
 use std::hash::BuildHasher;
 
@@ -31,7 +31,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
 use super::{Online, State, atoms, check};
-use crate::dense::{ScalarIds, group, grouped};
+use crate::dense::ScalarIds;
 use crate::findings::{Example, Fact, Findings, Incremental};
 use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
@@ -137,11 +137,34 @@ impl Texts {
     }
 }
 
+/// Lists of numbers, by id.
+#[derive(Clone, Debug)]
+struct Lists {
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Lists {
+    fn new() -> Lists {
+        Lists { starts: vec![0], items: Vec::new() }
+    }
+
+    #[inline]
+    fn of(&self, id: u32) -> &[u32] {
+        &self.items[self.starts[id as usize] as usize..self.starts[id as usize + 1] as usize]
+    }
+
+    fn add(&mut self, items: impl Iterator<Item = u32>) -> u32 {
+        self.items.extend(items);
+        self.starts.push(self.items.len() as u32);
+        self.starts.len() as u32 - 2
+    }
+}
+
 /// Sets of locks that are taken together, by id.
 #[derive(Clone, Debug)]
 struct Sets {
-    starts: Vec<u32>,
-    locks: Vec<u32>,
+    lists: Lists,
     table: HashTable<u32>,
     hasher: FixedState,
     names: ScalarIds,
@@ -156,8 +179,7 @@ struct Sets {
 impl Default for Sets {
     fn default() -> Sets {
         Sets {
-            starts: vec![0],
-            locks: Vec::new(),
+            lists: Lists::new(),
             table: HashTable::new(),
             hasher: FixedState::default(),
             names: ScalarIds::default(),
@@ -170,8 +192,9 @@ impl Default for Sets {
 }
 
 impl Sets {
+    #[inline]
     fn of(&self, set: u32) -> &[u32] {
-        &self.locks[self.starts[set as usize] as usize..self.starts[set as usize + 1] as usize]
+        self.lists.of(set)
     }
 
     /// The id of the set of these locks.
@@ -182,12 +205,9 @@ impl Sets {
         if let Some(known) = self.table.find(hash, |&set| self.of(set) == ids.as_slice()) {
             return *known;
         }
-        let set = self.starts.len() as u32 - 1;
-        self.locks.extend_from_slice(ids);
-        self.starts.push(self.locks.len() as u32);
-        let Sets { starts, locks, table, hasher, .. } = self;
-        let of = |set: u32| &locks[starts[set as usize] as usize..starts[set as usize + 1] as usize];
-        table.insert_unique(hash, set, |&set| hasher.hash_one(of(set)));
+        let set = self.lists.add(ids.iter().copied());
+        let Sets { lists, table, hasher, .. } = self;
+        table.insert_unique(hash, set, |&set| hasher.hash_one(lists.of(set)));
         set
     }
 
@@ -220,6 +240,31 @@ impl Sets {
     }
 }
 
+/// Owners and the locks that they took or gave back, numbered as pairs.
+#[derive(Clone, Debug)]
+struct Claims {
+    /// By owner and set of locks.
+    by_set: HashMap<(u32, u32), u32, FixedState>,
+    by_lock: HashMap<(u32, u32), u32, FixedState>,
+    /// By claim, the pairs: one a lock of the set, in its order.
+    pairs: Lists,
+}
+
+impl Claims {
+    fn id(&mut self, owner: u32, set: u32, sets: &Sets) -> u32 {
+        if let Some(known) = self.by_set.get(&(owner, set)) {
+            return *known;
+        }
+        let Claims { by_set, by_lock, pairs } = self;
+        let claim = pairs.add(sets.of(set).iter().map(|&lock| {
+            let next = by_lock.len() as u32;
+            *by_lock.entry((owner, lock)).or_insert(next)
+        }));
+        by_set.insert((owner, set), claim);
+        claim
+    }
+}
+
 /// An operation that did not fail, as far as it matters.
 #[derive(Clone, Copy, Debug)]
 struct Call {
@@ -237,6 +282,8 @@ struct Call {
     process: u32,
     /// In [`Sets`].
     locks: u32,
+    /// In [`Claims`].
+    claim: u32,
     does: Does,
     /// Acknowledged: it happened.
     ok: bool,
@@ -284,6 +331,7 @@ struct All {
     of_process: Vec<u32>,
     processes: ScalarIds,
     sets: Sets,
+    claims: Claims,
     texts: Texts,
     calls: Vec<Call>,
     /// Where processes crashed.
@@ -308,6 +356,7 @@ impl All {
             of_process: Vec::new(),
             processes: ScalarIds::default(),
             sets,
+            claims: Claims { by_set: HashMap::default(), by_lock: HashMap::default(), pairs: Lists::new() },
             texts: Texts::default(),
             calls: Vec::new(),
             crashes: HashMap::default(),
@@ -407,6 +456,7 @@ impl All {
             owner,
             process,
             locks,
+            claim: self.claims.id(owner, locks, &self.sets),
             does,
             ok,
         }))
@@ -424,20 +474,19 @@ impl All {
         if !calls.is_sorted_by_key(|call| call.op) {
             calls.sort_unstable_by_key(|call| call.op);
         }
-        let sets = &self.sets;
-        let of_set = |(i, call): (usize, &Call)| sets.of(call.locks).iter().map(move |&lock| (lock, i as u32));
-        let by_lock = grouped(sets.count as usize, calls.iter().enumerate().flat_map(of_set));
-        let ends = self.ends(&calls, &by_lock);
-        let limits = Limits::new(&calls);
-        let (mut holds, mut pairs) = (Vec::new(), Vec::new());
-        for lock in 0..sets.count as usize {
-            holds.clear();
-            let grants = group(&by_lock, lock).iter().map(|&i| i as usize).filter(|&i| calls[i].grants());
-            holds.extend(grants.map(|i| hold(&calls[i], ends[i], &limits)));
-            if !holds.is_sorted_by_key(|hold: &Hold| hold.from) {
-                holds.sort_unstable_by_key(|hold| hold.from);
-            }
-            overlaps(&holds, &mut pairs);
+        let (ends, limits) = (self.ends(&calls), Limits::new(&calls));
+        let mut grants: Vec<u32> = (0..calls.len() as u32).filter(|&i| calls[i as usize].grants()).collect();
+        let ended = |i: &u32| calls[*i as usize].ended;
+        if !grants.is_sorted_by_key(ended) {
+            grants.sort_unstable_by_key(ended);
+        }
+        let mut longest = vec![Longest::default(); self.sets.count as usize];
+        let mut pairs = Vec::new();
+        for i in grants {
+            let grant = &calls[i as usize];
+            let hold = hold(grant, ends[i as usize], &limits);
+            let locks = self.sets.of(grant.locks).iter();
+            pairs.extend(locks.filter_map(|&lock| Some((hold.op, longest[lock as usize].meet(&hold)?))));
         }
         pairs.sort_unstable();
         pairs.dedup();
@@ -456,34 +505,54 @@ impl All {
     }
 
     /// Of each grant the first event at which a call may have ended its hold, its completion at the earliest.
-    fn ends(&self, calls: &[Call], by_lock: &(Vec<u32>, Vec<u32>)) -> Vec<u64> {
+    fn ends(&self, calls: &[Call]) -> Vec<u64> {
+        let strangers = self.strangers(calls);
         let crashed = |call: &Call| {
             let ops = self.crashes.get(&call.process)?;
             ops.get(ops.partition_point(|&op| op <= call.op)).copied()
         };
-        let none = self.crashes.is_empty();
-        let mut ends: Vec<u64> =
-            calls.iter().map(|call| if none { None } else { crashed(call) }.unwrap_or(u64::MAX)).collect();
-        let mut by_owner = ByOwner::new(self.owners.len());
-        for lock in 0..by_lock.0.len() - 1 {
-            let own = group(by_lock, lock);
-            let strangers = by_owner.strangers(calls, own);
-            for &i in own.iter().rev() {
-                let call = &calls[i as usize];
-                let end = &mut ends[i as usize];
-                match call.does {
-                    Does::Release => by_owner.next_release[call.owner as usize] = call.op,
-                    _ if call.grants() => {
-                        let stranger = first_stranger(&strangers, call);
-                        *end = (*end).min(by_owner.next_release[call.owner as usize]).min(stranger);
-                    }
-                    _ => {}
+        let crashes = !self.crashes.is_empty();
+        let mut next_release = vec![u64::MAX; self.claims.by_lock.len()];
+        let mut ends = vec![0; calls.len()];
+        for (call, end) in calls.iter().zip(&mut ends).rev() {
+            let pairs = self.claims.pairs.of(call.claim);
+            if call.does == Does::Release {
+                pairs.iter().for_each(|&pair| next_release[pair as usize] = call.op);
+            }
+            if !call.grants() {
+                continue;
+            }
+            let own = pairs.iter().map(|&pair| next_release[pair as usize]).min();
+            let crash = if crashes { crashed(call) } else { None };
+            *end = own.unwrap_or(u64::MAX).min(crash.unwrap_or(u64::MAX));
+            for lock in self.sets.of(call.locks).iter().filter(|_| !strangers.is_empty()) {
+                *end = (*end).min(strangers.get(lock).map_or(u64::MAX, |all| first_stranger(all, call)));
+            }
+            *end = (*end).max(call.ended);
+        }
+        ends
+    }
+
+    /// Releases by those who hold nothing, by lock: where each began, and the latest end of it and those before.
+    fn strangers(&self, calls: &[Call]) -> HashMap<u32, Vec<(u64, u64)>, FixedState> {
+        let mut strangers: HashMap<u32, Vec<(u64, u64)>, FixedState> = HashMap::default();
+        // Acquisitions that may be held, by owner and lock.
+        let mut held = vec![0u32; self.claims.by_lock.len()];
+        for call in calls.iter().filter(|call| matches!(call.does, Does::Acquire | Does::Release)) {
+            for (&pair, &lock) in self.claims.pairs.of(call.claim).iter().zip(self.sets.of(call.locks)) {
+                let held = &mut held[pair as usize];
+                if call.does == Does::Acquire {
+                    *held += 1;
+                } else if *held > 0 {
+                    *held -= 1;
+                } else {
+                    let all = strangers.entry(lock).or_default();
+                    let latest = all.last().map_or(0, |(_, latest)| *latest);
+                    all.push((call.op, latest.max(call.ended)));
                 }
             }
-            by_owner.forget(calls, own);
         }
-        calls.iter().zip(&mut ends).for_each(|(call, end)| *end = (*end).max(call.ended));
-        ends
+        strangers
     }
 
     fn tokens(&mut self, calls: &[Call]) {
@@ -567,46 +636,6 @@ impl All {
     }
 }
 
-/// What is known of each owner, of one lock at a time.
-struct ByOwner {
-    /// Acquisitions that may be held.
-    held: Vec<u32>,
-    /// The next release that did not fail.
-    next_release: Vec<u64>,
-}
-
-impl ByOwner {
-    fn new(owners: usize) -> ByOwner {
-        ByOwner { held: vec![0; owners], next_release: vec![u64::MAX; owners] }
-    }
-
-    /// Releases by those who hold nothing: where each began, and the latest end of it and those before.
-    fn strangers(&mut self, calls: &[Call], own: &[u32]) -> Vec<(u64, u64)> {
-        let mut strangers = Vec::new();
-        let mut latest = 0;
-        for call in own.iter().map(|&i| &calls[i as usize]) {
-            let held = &mut self.held[call.owner as usize];
-            match call.does {
-                Does::Acquire => *held += 1,
-                Does::Release if *held == 0 => {
-                    latest = latest.max(call.ended);
-                    strangers.push((call.op, latest));
-                }
-                Does::Release => *held -= 1,
-                Does::Renew | Does::Other => {}
-            }
-        }
-        strangers
-    }
-
-    /// Of those who called, all.
-    fn forget(&mut self, calls: &[Call], own: &[u32]) {
-        for owner in own.iter().map(|&i| calls[i as usize].owner as usize) {
-            (self.held[owner], self.next_release[owner]) = (0, u64::MAX);
-        }
-    }
-}
-
 /// The first event at which a stranger may have released what was granted.
 fn first_stranger(strangers: &[(u64, u64)], grant: &Call) -> u64 {
     let after = strangers.partition_point(|(op, _)| *op < grant.ended);
@@ -660,21 +689,31 @@ impl Limits {
     }
 }
 
-/// Each hold that begins while another owner's lasts, with the longest such.
-fn overlaps(holds: &[Hold], pairs: &mut Vec<(u64, u64)>) {
-    let (mut longest, mut other): (Option<Hold>, Option<Hold>) = (None, None);
-    for b in holds {
+/// Of a lock's holds so far the one that lasts longest, and the longest of another owner's.
+#[derive(Clone, Debug, Default)]
+struct Longest {
+    longest: Option<Hold>,
+    other: Option<Hold>,
+}
+
+impl Longest {
+    /// The longest of another owner that lasts when this hold begins, if there is one. Holds come in the order of their beginnings.
+    fn meet(&mut self, b: &Hold) -> Option<u64> {
+        let Longest { longest, other } = self;
         let rival = |a: &&Hold| a.owner != b.owner && b.from < a.until && (b.at_end || b.began > a.from);
-        if let Some(a) = longest.iter().find(rival).or_else(|| other.iter().find(rival)) {
-            pairs.push((b.op, a.op));
-        }
+        let found = longest.iter().find(rival).or_else(|| other.iter().find(rival)).map(|a| a.op);
         match longest {
-            Some(most) if most.owner == b.owner => longest = Some(if b.until > most.until { *b } else { most }),
-            Some(most) if b.until > most.until => (longest, other) = (Some(*b), longest),
-            None => longest = Some(*b),
-            _ if other.is_none_or(|next| b.until > next.until) => other = Some(*b),
+            Some(most) if most.owner == b.owner => {
+                if b.until > most.until {
+                    *most = *b;
+                }
+            }
+            Some(most) if b.until > most.until => (*longest, *other) = (Some(*b), *longest),
+            None => *longest = Some(*b),
+            _ if other.is_none_or(|next| b.until > next.until) => *other = Some(*b),
             _ => {}
         }
+        found
     }
 }
 
