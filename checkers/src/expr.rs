@@ -760,21 +760,6 @@ impl Samples for Numbers {
     }
 }
 
-/// Durations in nanoseconds.
-impl Samples for hdrhistogram::Histogram<u64> {
-    fn count(&self) -> u64 {
-        self.len()
-    }
-
-    fn quantile(&self, q: f64) -> Option<Value<'static>> {
-        (!self.is_empty()).then(|| Value::Int(self.value_at_quantile(q).into()))
-    }
-
-    fn sum(&self) -> Option<Value<'static>> {
-        (!self.is_empty()).then(|| Value::Real(self.mean() * self.len() as f64))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -3,6 +3,7 @@
 
 pub mod budget;
 pub mod delivery;
+mod dense;
 pub mod descriptive;
 pub mod expr;
 pub mod findings;

@@ -28,7 +28,7 @@ pub struct Settings {
     /// Checkers queue, total-queue: messages come out in the order in which they went in
     #[arg(long)]
     pub fifo: bool,
-    /// Checker no-lost-ack: file of what is there at the end, of the whole system or of a replica (repeatable): a list, or a map of keys
+    /// Checkers no-lost-ack, reconcile: file of what is there at the end, of the whole system or of a replica (repeatable): a list, or a map of keys
     /// to what lies there, as EDN, JSON, JSON Lines, CSV, or a value a line
     #[arg(long = "final", value_name = "FILE")]
     pub finals: Vec<PathBuf>,
@@ -195,8 +195,12 @@ fn queues(run: &Run<'_>) -> QueueOptions {
 }
 
 fn run_no_lost_ack(run: &Run<'_>) -> Result<Findings, String> {
-    let dumps = delivery(run).finals.iter().map(|file| read_dump(file)).collect::<Result<Vec<_>, _>>()?;
-    Ok(no_lost_ack(run.history, &dumps, run.examples))
+    Ok(no_lost_ack(run.history, &dumps(run)?, run.examples))
+}
+
+/// What is there at the end, as files say.
+pub(super) fn dumps(run: &Run<'_>) -> Result<Vec<Dump>, String> {
+    delivery(run).finals.iter().map(|file| read_dump(file)).collect()
 }
 
 fn read_dump(file: &Path) -> Result<Dump, String> {

@@ -192,13 +192,17 @@ pub const ENTRIES: &[Entry] = &[
         info: judges(
             "reconcile",
             "Do the replicas hold the same when all has come to rest?",
-            "a dump (or read) of each node, marked `:final? true`, or --quiescent. Runs when asked for",
+            "a dump (or read) of each node, marked `:final? true`, or --quiescent; or a file a replica (--final FILE, with --quiescent). Runs when asked for",
             "elench check --checker reconcile history.edn",
         ),
         workloads: &[],
         run: |run| {
             in_real_time(run)?;
-            Ok(reconcile::reconcile(run.history, asked(run).quiescent, run.examples))
+            let (files, quiescent) = (super::delivery::dumps(run)?, asked(run).quiescent);
+            Ok(match files.is_empty() {
+                true => reconcile::reconcile(run.history, quiescent, run.examples),
+                false => reconcile::reconcile_files(run.history, &files, quiescent, run.examples),
+            })
         },
     },
 ];

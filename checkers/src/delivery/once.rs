@@ -14,19 +14,20 @@
 //! A key that no two attempts share says nothing about trying again: of an operation's own id, or a key made for each attempt, every
 //! system keeps each once. Then nothing passes (`oracle-too-weak`); what is doubled or lost even so is told.
 //!
-//! Keys and payloads are texts: O(n) hashes. Memory: about 80 bytes a key, and its text. The question is about the end: what
-//! is missing may still come, and a dump is of the end, so that there is no incremental form.
+//! A key that is an integer is found without a text, others by theirs; payloads are compared by hash. O(n). Memory: 64 bytes a key, and the
+//! text of one that is no integer. The question is about the end: what is missing may still come, and a dump is of the end, so that
+//! there is no incremental form.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
 
-use elench_formats::columns::ValueRef;
+use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::{OpRef, Status as Ended};
-use elench_formats::text::TextPool;
 use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 
 use super::dump::Dump;
+use super::elements::{ById, Elements};
 use super::micro::refuse_micro_operations;
 use super::reads::shows;
 use super::set::{NONE, refuse_without_order};
@@ -73,6 +74,15 @@ impl std::str::FromStr for KeyPath {
 }
 
 impl KeyPath {
+    /// The key of an operation, where it is an integer by itself.
+    fn int_of_op(&self, op: &OpRef<'_>) -> Option<i64> {
+        match (&self.source, op.key(), op.input()) {
+            (Source::Key, Scalar::Int(n), _) => Some(n),
+            (Source::Input, _, ValueRef::Int(n)) if self.steps.is_empty() => Some(n),
+            _ => None,
+        }
+    }
+
     /// The key of an operation, as EDN text, appended.
     fn of_op(&self, history: &History, op: &OpRef<'_>, out: &mut String) -> bool {
         match &self.source {
@@ -214,9 +224,13 @@ struct Payload {
 struct Requests<'a> {
     history: &'a History,
     path: &'a KeyPath,
-    keys: TextPool,
-    list: Vec<Request>,
+    /// Business keys.
+    keys: Elements,
+    /// By key; one without attempts only has effects.
+    list: ById<Request>,
     hasher: FixedState,
+    /// Room for a text.
+    text: String,
     findings: Findings,
     attempts: [u64; 3],
     keyless: u64,
@@ -233,27 +247,78 @@ struct Looked {
     maybe: Option<u64>,
 }
 
+/// The integer that a text is the canonical one of.
+fn as_int(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let canonical = digits.starts_with(|c: char| c.is_ascii_digit()) && (digits == text || digits != "0");
+    let canonical = canonical && (digits.len() == 1 || !digits.starts_with('0'));
+    canonical.then(|| text.parse().ok()).flatten()
+}
+
 impl Requests<'_> {
-    fn id(&mut self, key: &str) -> Option<u32> {
-        let id = self.keys.try_intern(key)?;
-        if id as usize == self.list.len() {
-            self.list.push(NO_REQUEST);
+    /// The key of this text. An integer is the same one however it is told.
+    fn id(&mut self, key: &str) -> u32 {
+        match as_int(key) {
+            Some(n) => self.keys.int(n),
+            None => self.keys.text(key, None),
         }
-        Some(id)
+    }
+
+    /// The key that an operation of this history bears.
+    fn key_of(&mut self, history: &History, op: &OpRef<'_>) -> Option<u32> {
+        if let Some(n) = self.path.int_of_op(op) {
+            return Some(self.keys.int(n));
+        }
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        let id = self.path.of_op(history, op, &mut text).then(|| self.id(&text));
+        self.text = text;
+        id
+    }
+
+    /// Stands for a payload; the same for an integer and its text.
+    fn hash(&self, text: &str) -> u64 {
+        match as_int(text) {
+            Some(n) => self.hash_int(n),
+            None => self.hasher.hash_one(text),
+        }
+    }
+
+    fn hash_int(&self, n: i64) -> u64 {
+        self.hasher.hash_one(n)
+    }
+
+    /// Of what an operation sent.
+    fn payload(&mut self, op: &OpRef<'_>) -> u64 {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        let hash = match (op.input(), op.txn()) {
+            (ValueRef::Int(n), _) => self.hash_int(n),
+            (ValueRef::Text(id), _) => self.hash(op.text(id)),
+            (ValueRef::Nil, Some(_)) => {
+                op.write_invoke_value(&mut text);
+                self.hash(&text)
+            }
+            (value, _) => {
+                op.write_value(value, &mut text);
+                self.hash(&text)
+            }
+        };
+        self.text = text;
+        hash
     }
 
     fn attempt(&mut self, op: &OpRef<'_>) {
-        let mut key = String::new();
-        let keyed = self.path.of_op(self.history, op, &mut key);
-        let Some(id) = keyed.then(|| self.id(&key)).flatten() else {
+        self.keys.widen();
+        let Some(id) = self.key_of(self.history, op) else {
             self.keyless += 1;
             return;
         };
         let status = ended(op);
         self.attempts[status as usize] += 1;
-        let hash = self.hasher.hash_one(payload(self.history, op).as_str());
+        let hash = self.payload(op);
         let acked = (status == Status::Ok).then(|| op.index());
-        let request = &mut self.list[id as usize];
+        let request = self.list.at(id);
         request.attempts += 1;
         request.failed += u32::from(status == Status::Fail);
         if request.attempts == 1 {
@@ -279,20 +344,18 @@ impl Requests<'_> {
         }
     }
 
-    /// An effect of this key, with texts that its payload may be, and the operation that showed it.
-    fn effect(&mut self, key: &str, payloads: &[&str], shown_by: u64) {
+    /// An effect of this key, with hashes of what its payload may be, and the operation that showed it.
+    fn effect(&mut self, id: u32, payloads: &[u64], shown_by: u64) {
         self.effects += 1;
-        let Some(id) = self.id(key) else { return };
-        let request = &mut self.list[id as usize];
+        let request = self.list.at(id);
         request.effects += 1;
         if request.shown_by == NONE {
             request.shown_by = shown_by;
         }
-        if let Some(all) = self.payloads.get_mut(&id) {
-            for text in payloads {
-                let hash = self.hasher.hash_one(*text);
-                all.iter_mut().filter(|p| p.hash == hash).for_each(|p| p.took_effect = true);
-            }
+        if !self.payloads.is_empty()
+            && let Some(all) = self.payloads.get_mut(&id)
+        {
+            all.iter_mut().filter(|p| payloads.contains(&p.hash)).for_each(|p| p.took_effect = true);
         }
     }
 
@@ -302,36 +365,42 @@ impl Requests<'_> {
             self.effects_without_key += 1;
             return;
         }
-        let whole = record.to_edn();
         let sent = record.get("value").or_else(|| record.get("input")).map(Value::to_edn);
-        let payloads: Vec<&str> = std::iter::once(whole.as_str()).chain(sent.as_deref()).collect();
-        self.effect(&key, &payloads, shown_by);
+        let payloads = [Some(record.to_edn()), sent].into_iter().flatten().map(|text| self.hash(&text));
+        let payloads: Vec<u64> = payloads.collect();
+        let id = self.id(&key);
+        self.effect(id, &payloads, shown_by);
     }
 
-    /// A record that a consumer was given.
-    fn given(&mut self, op: &OpRef<'_>, text: &str) {
-        let mut key = String::new();
+    /// What a consumer was given.
+    fn given(&mut self, op: &OpRef<'_>, value: ValueRef<'_>) {
         let beside = !matches!(self.path.source, Source::Input);
-        if beside && self.path.of_op(self.history, op, &mut key) {
-            return self.effect(&key, &[text], op.index());
+        let key = if beside { self.key_of(self.history, op) } else { None };
+        let mut text = String::new();
+        let hash = match value {
+            ValueRef::Int(n) => self.hash_int(n),
+            other => {
+                op.write_value(other, &mut text);
+                self.hash(&text)
+            }
+        };
+        if let Some(id) = key {
+            return self.effect(id, &[hash], op.index());
         }
-        match elements_text(text) {
-            Some(record) => self.record(&record, op.index()),
+        match (elements_text(&text), value) {
+            (Some(record), _) => self.record(&record, op.index()),
             // The key stands beside the payload, and this is a payload.
-            None if beside => self.effects_without_key += 1,
-            None => self.effect(text, &[text], op.index()),
+            (None, _) if beside => self.effects_without_key += 1,
+            (None, ValueRef::Int(n)) => {
+                let id = self.keys.int(n);
+                self.effect(id, &[hash], op.index());
+            }
+            (None, _) => {
+                let id = self.id(&text);
+                self.effect(id, &[hash], op.index());
+            }
         }
     }
-}
-
-/// What an operation sent, as EDN text.
-fn payload(history: &History, op: &OpRef<'_>) -> String {
-    let mut text = String::new();
-    match (op.input(), op.txn()) {
-        (ValueRef::Nil, Some(_)) => op.write_invoke_value(&mut text),
-        (value, _) => history.write_value(value, &mut text),
-    }
-    text
 }
 
 /// The collection that a text is, if it is one.
@@ -358,9 +427,10 @@ pub fn exactly_once(
     let mut requests = Requests {
         history,
         path,
-        keys: TextPool::default(),
-        list: Vec::new(),
+        keys: Elements::new(false),
+        list: ById::new(NO_REQUEST),
         hasher: FixedState::default(),
+        text: String::new(),
         findings: Findings::new(examples),
         attempts: [0; 3],
         keyless: 0,
@@ -369,15 +439,13 @@ pub fn exactly_once(
         effects_without_key: 0,
     };
     let mut roles = Roles::default();
-    let mut consumers = Vec::new();
-    for op in history.clients() {
-        match roles.of(&op) {
-            Role::Read | Role::Take | Role::Drain => consumers.push(op),
-            Role::Add | Role::Remove | Role::Other => requests.attempt(&op),
+    history.clients().for_each(|op| {
+        if matches!(roles.of(&op), Role::Add | Role::Remove | Role::Other) {
+            requests.attempt(&op);
         }
-    }
+    });
     let looked = match effects {
-        Effects::Consumers => requests.consumers(&consumers, &mut roles),
+        Effects::Consumers => requests.consumers(),
         Effects::Records(dumps) => {
             for dump in dumps {
                 requests.records(&dump.content);
@@ -425,59 +493,55 @@ impl Requests<'_> {
             if roles.of(&op) == Role::Read {
                 continue;
             }
-            let mut key = String::new();
-            if self.path.of_op(log, &op, &mut key) {
-                let sent = payload(log, &op);
-                self.effect(&key, &[&sent], NONE);
-            } else {
-                self.effects_without_key += 1;
+            match self.key_of(log, &op) {
+                Some(id) => {
+                    let sent = self.payload(&op);
+                    self.effect(id, &[sent], NONE);
+                }
+                None => self.effects_without_key += 1,
             }
         }
     }
 
     /// Effects that consumers were given: what they took, or else the last read that returned many.
-    fn consumers(&mut self, consumers: &[OpRef<'_>], roles: &mut Roles) -> Option<Looked> {
+    fn consumers(&mut self) -> Option<Looked> {
         let history = self.history;
         let (mut drained, mut looked, mut maybe) = (None, None, Some(0));
-        for op in consumers {
-            let role = roles.of(op);
-            if role == Role::Read {
-                continue;
+        let (mut roles, mut counts) = (Roles::default(), [0; 3]);
+        history.clients().for_each(|op| {
+            let role = roles.of(&op);
+            if !matches!(role, Role::Take | Role::Drain) {
+                return;
             }
-            self.findings.coverage.count("dequeue", ended(op), 1);
-            if op.status() != Ended::Fail {
-                looked = looked.max(Some(op.index()));
+            counts[ended(&op) as usize] += 1;
+            if op.status() == Ended::Fail {
+                return;
             }
+            looked = looked.max(Some(op.index()));
             let is_drain = role == Role::Drain;
             if op.status().is_unknown() {
                 let says = is_drain && op.output().elements().is_some();
                 maybe = if is_drain && !says { None } else { maybe.map(|n: u64| n + 1) };
                 if !says {
-                    continue;
+                    return;
                 }
-            }
-            if op.status() == Ended::Fail {
-                continue;
             }
             if is_drain && op.status() == Ended::Ok {
                 drained = drained.max(Some(op.index()));
             }
-            self.take(op, is_drain);
+            self.take(&op, is_drain);
+        });
+        for (status, n) in [Status::Ok, Status::Fail, Status::Info].into_iter().zip(counts) {
+            self.findings.coverage.count("dequeue", status, n);
         }
         if let Some(until) = drained.or(looked) {
             return Some(Looked { until, maybe });
         }
-        let reads = consumers.iter().filter(|op| roles.of(op) == Role::Read && shows(op));
+        let reads = history.clients().filter(|op| roles.of(op) == Role::Read && shows(op));
         let last = reads.max_by_key(|op| op.complete_index())?;
         self.findings.coverage.count("read", Status::Ok, 1);
         match last.output().elements() {
-            Some(list) => {
-                for scalar in list.iter() {
-                    let mut text = String::new();
-                    history.write_scalar(scalar, &mut text);
-                    self.given(last, &text);
-                }
-            }
+            Some(list) => list.iter().for_each(|scalar| self.given(&last, scalar.into())),
             None => {
                 let mut text = String::new();
                 history.write_value(last.output(), &mut text);
@@ -491,22 +555,22 @@ impl Requests<'_> {
 
     /// What one consumer was given: of a drain, each element.
     fn take(&mut self, op: &OpRef<'_>, is_drain: bool) {
-        let history = self.history;
         match op.output() {
             ValueRef::Nil => {}
             ValueRef::List(list) | ValueRef::Set(list) if is_drain => {
-                for scalar in list.iter() {
-                    let mut text = String::new();
-                    history.write_scalar(scalar, &mut text);
-                    self.given(op, &text);
-                }
+                list.iter().for_each(|scalar| self.given(op, scalar.into()));
             }
-            value => {
-                let mut text = String::new();
-                history.write_value(value, &mut text);
-                self.given(op, &text);
-            }
+            value => self.given(op, value),
         }
+    }
+
+    /// Requests: keys that were attempted.
+    fn requests(&self) -> impl Iterator<Item = (u32, &Request)> {
+        self.list.iter().filter(|(_, request)| request.attempts > 0)
+    }
+
+    fn key(&self, id: u32) -> String {
+        self.keys.name(id, Some(self.history))
     }
 
     fn told(mut self, looked: Option<Looked>, guarantee: Option<Guarantee>) -> Findings {
@@ -516,12 +580,11 @@ impl Requests<'_> {
         }
         findings.coverage.keys = 1;
         findings.coverage.keys_decided = 1;
-        let known: Vec<(u32, Request)> =
-            self.list.iter().enumerate().map(|(i, r)| (i as u32, *r)).filter(|(_, r)| r.attempts > 0).collect();
-        let retried = known.iter().filter(|(_, r)| r.attempts > 1).count() as u64;
-        let foreign = self.list.iter().filter(|r| r.attempts == 0).map(|r| u64::from(r.effects)).sum();
+        let known = self.requests().count() as u64;
+        let retried = self.requests().filter(|(_, r)| r.attempts > 1).count() as u64;
+        let foreign = self.list.iter().filter(|(_, r)| r.attempts == 0).map(|(_, r)| u64::from(r.effects)).sum();
         for (what, n, always) in [
-            ("requests", known.len() as u64, true),
+            ("requests", known, true),
             ("requests attempted more than once", retried, true),
             ("effects", self.effects, true),
             ("operations without a business key", self.keyless, false),
@@ -540,9 +603,9 @@ impl Requests<'_> {
         };
         let demanded = guarantee.unwrap_or(Guarantee::ExactlyOnce);
         let Told { doubled, lost, undecided, mut broken } =
-            self.tell_effects(&known, &looked, demanded, guarantee.is_some(), &mut findings);
+            self.tell_effects(&looked, demanded, guarantee.is_some(), &mut findings);
         broken.extend(self.tell_conflicts(&mut findings));
-        let weak = self.weakness(&known, retried);
+        let weak = self.weakness(retried);
         let broken = broken.len() as u64;
         for (name, broken) in [("exactly-once", broken), ("at-least-once", lost), ("at-most-once", doubled)] {
             let open = weak.is_some() || (undecided > 0 && name != "at-most-once");
@@ -566,34 +629,27 @@ impl Requests<'_> {
     }
 
     /// Why a pass would show nothing, if so.
-    fn weakness(&self, known: &[(u32, Request)], retried: u64) -> Option<String> {
-        if known.is_empty() {
+    fn weakness(&self, retried: u64) -> Option<String> {
+        if self.requests().next().is_none() {
             return Some("oracle-too-weak: no operation bears a business key there (--idempotency-key)".into());
         }
         if retried == 0 {
-            let own = known.iter().all(|(id, r)| self.keys.get(*id) == r.first.to_string());
+            let own = self.requests().all(|(id, r)| self.key(id) == r.first.to_string());
             let what =
                 if own { "the business key is the operation's own id" } else { "no two attempts share a business key" };
             return Some(format!("oracle-too-weak: {what}, so that nothing is shown of trying again"));
         }
-        self.is_blind(known).then(|| "oracle-too-weak: no effect bears the business key of a request".to_string())
+        self.is_blind().then(|| "oracle-too-weak: no effect bears the business key of a request".to_string())
     }
 
     /// Are there effects, and is none that of a request?
-    fn is_blind(&self, known: &[(u32, Request)]) -> bool {
-        self.effects + self.effects_without_key > 0 && known.iter().all(|(_, request)| request.effects == 0)
+    fn is_blind(&self) -> bool {
+        self.effects + self.effects_without_key > 0 && self.requests().all(|(_, request)| request.effects == 0)
     }
 
-    fn tell_effects(
-        &self,
-        known: &[(u32, Request)],
-        looked: &Looked,
-        demanded: Guarantee,
-        strict: bool,
-        findings: &mut Findings,
-    ) -> Told {
+    fn tell_effects(&self, looked: &Looked, demanded: Guarantee, strict: bool, findings: &mut Findings) -> Told {
         let weigh = |allowed: bool| if allowed { Weight::Note } else { Weight::Violation };
-        let key = |id: u32| self.keys.get(id);
+        let key = |id: u32| self.key(id);
         let ops =
             |r: &Request| [r.first, r.second, r.ack_op, r.shown_by].into_iter().filter(|&op| op != NONE).map(OpId);
         let distinct = |r: &Request| {
@@ -603,37 +659,37 @@ impl Requests<'_> {
             ops
         };
         let (mut doubled, mut missing, mut broken) = (0, Vec::new(), BTreeSet::new());
-        for (id, r) in known {
+        for (id, r) in self.requests() {
             if r.effects > 1 {
                 doubled += 1;
-                broken.insert(*id);
+                broken.insert(id);
                 findings.add("duplicate-effect", weigh(demanded.may_repeat()), || {
-                    let text = format!("key {} has {} effects, of attempts {}", key(*id), r.effects, attempts(r));
+                    let text = format!("key {} has {} effects, of attempts {}", key(id), r.effects, attempts(r));
                     Example::new(distinct(r), text)
                 });
             }
             if r.effects > 0 && r.failed == r.attempts {
-                broken.insert(*id);
+                broken.insert(id);
                 findings.violation("aborted-effect", || {
                     Example::new(
                         distinct(r),
-                        format!("every attempt of key {} failed, op {} first, and it has an effect", key(*id), r.first),
+                        format!("every attempt of key {} failed, op {} first, and it has an effect", key(id), r.first),
                     )
                 });
             }
             if r.effects > 0 && r.ack == NONE && r.failed < r.attempts {
                 findings.note("recovered", || {
-                    Example::new(distinct(r), format!("key {} was never acknowledged, and it has an effect", key(*id)))
+                    Example::new(distinct(r), format!("key {} was never acknowledged, and it has an effect", key(id)))
                 });
             }
             if r.effects == 0 && r.ack != NONE {
                 if r.ack < looked.until {
-                    missing.push((*id, *r));
+                    missing.push((id, *r));
                 } else {
                     findings.note("unread", || {
                         Example::new(
                             [OpId(r.ack_op)],
-                            format!("key {} was acknowledged after effects were last looked for", key(*id)),
+                            format!("key {} was acknowledged after effects were last looked for", key(id)),
                         )
                     });
                 }
@@ -642,7 +698,7 @@ impl Requests<'_> {
         let n = missing.len() as u64;
         let crashed = if strict { Some(0) } else { looked.maybe };
         let excused =
-            self.is_blind(known) || crashed.is_none_or(|crashed| n <= crashed.saturating_add(self.effects_without_key));
+            self.is_blind() || crashed.is_none_or(|crashed| n <= crashed.saturating_add(self.effects_without_key));
         for (id, r) in &missing {
             let (kind, allowed) = if excused { ("missing-effect", true) } else { ("lost-effect", demanded.may_lose()) };
             findings.add(kind, weigh(allowed), || {
@@ -676,11 +732,8 @@ impl Requests<'_> {
             conflicting.push(id);
             findings.violation("conflicting-effect", || {
                 let named: Vec<String> = ops.iter().map(|op| format!("op {op}")).collect();
-                let text = format!(
-                    "key {}: different payloads under one key {how}, of {}",
-                    self.keys.get(id),
-                    named.join(" and ")
-                );
+                let text =
+                    format!("key {}: different payloads under one key {how}, of {}", self.key(id), named.join(" and "));
                 Example::new(ops.iter().map(|&op| OpId(op)), text)
             });
         }

@@ -1,5 +1,7 @@
 //! Does a set keep what was added to it? `set` asks the last read, `set-full` asks every read.
 //!
+//! Where several reads overlap at the end, each may have been the last, and `set` calls lost only what none of them shows.
+//!
 //! `set-full` tells of each element what became of it, as Jepsen's checker of that name does: with reads in the order of their
 //! invocations, an element is *stable* when the last one shows it, or one that overlaps the last; *lost* when it was known
 //! (acknowledged, or seen by a read that had ended) before that last read began and is absent from it; else *never-read*. Jepsen's
@@ -25,6 +27,14 @@ use super::words::{Role, Roles};
 use crate::findings::{Example, Fact, Findings, Incremental, Part, Weight, by_key, ended};
 use crate::latencies::Latencies;
 use crate::outcome::{OpId, Status, Why};
+
+/// A read that may have been the last: what it shows, and what it shows twice.
+#[derive(Debug)]
+struct LastRead {
+    read: ReadAt,
+    set: RoaringBitmap,
+    twice: Vec<u32>,
+}
 
 /// No event.
 pub(crate) const NONE: u64 = u64::MAX;
@@ -147,7 +157,8 @@ pub struct SetFull {
     attempts: Attempts,
     view: View,
     /// Of `set`: the last read to complete.
-    last: Option<(ReadAt, RoaringBitmap)>,
+    /// For `set`: reads that no other one followed, in the order of completions.
+    last: Vec<LastRead>,
     /// Elements that a read held twice, with the first such read.
     twice: Vec<(u32, ReadAt)>,
     /// The first operation that may have taken something away.
@@ -168,7 +179,7 @@ impl SetFull {
             elements: Elements::new(copies),
             attempts: Attempts::default(),
             view: View::default(),
-            last: None,
+            last: Vec::new(),
             twice: Vec::new(),
             shrinks: None,
             doubled: RoaringBitmap::new(),
@@ -224,31 +235,30 @@ impl SetFull {
         self.reads[Status::Ok as usize] += 1;
         let read = ReadAt::of(op);
         if self.asks == Asks::Last {
-            self.doubled.clear();
-            self.twice.clear();
+            self.last.retain(|before| before.read.complete > read.invoke);
+            return self.last.push(LastRead { read, set, twice });
         }
         for id in twice {
             if self.doubled.insert(id) {
                 self.twice.push((id, read));
             }
         }
-        if !self.twice.is_empty() && self.asks != Asks::Last {
+        if !self.twice.is_empty() {
             self.violated = Some("duplicated");
         }
-        match self.asks {
-            Asks::Last => self.last = Some((read, set)),
-            Asks::Every { .. } => {
-                for id in self.view.shows(read, set) {
-                    if self.attempts.of(id).first == NONE && !self.open.contains(id) {
-                        let failed = self.attempts.failed(id).is_some();
-                        self.violated = Some(if failed { "aborted-effect" } else { "unexpected" });
-                    }
-                }
+        for id in self.view.shows(read, set) {
+            if self.attempts.of(id).first == NONE && !self.open.contains(id) {
+                let failed = self.attempts.failed(id).is_some();
+                self.violated = Some(if failed { "aborted-effect" } else { "unexpected" });
             }
         }
     }
 
-    fn told(self, history: Option<&History>) -> Findings {
+    fn told(mut self, history: Option<&History>) -> Findings {
+        for LastRead { read, twice, .. } in &self.last {
+            let new = twice.iter().filter(|id| self.doubled.insert(**id));
+            self.twice.extend(new.map(|id| (*id, *read)));
+        }
         let mut findings = Findings::new(self.examples);
         self.attempts.count(&mut findings);
         for (status, n) in [Status::Ok, Status::Fail, Status::Info].into_iter().zip(self.reads) {
@@ -268,11 +278,16 @@ impl SetFull {
     }
 
     fn tell_last(&self, name: &dyn Fn(u32) -> String, findings: &mut Findings) {
-        let Some((read, set)) = &self.last else {
+        let Some(LastRead { read, .. }) = self.last.iter().max_by_key(|last| last.read.invoke) else {
             return findings
                 .undecided(Why::Other("the set was never read: no read that returned a collection is ok".into()));
         };
-        tell_foreign(set.iter().map(|id| (id, *read)), &self.attempts, name, findings);
+        let (mut set, mut first) = (RoaringBitmap::new(), Vec::new());
+        for last in &self.last {
+            first.extend((&last.set - &set).into_iter().map(|id| (id, last.read)));
+            set |= &last.set;
+        }
+        tell_foreign(first.into_iter(), &self.attempts, name, findings);
         let mut shown = 0;
         for (id, attempt) in self.attempts.live() {
             let present = set.contains(id);
@@ -560,11 +575,12 @@ pub(crate) fn refuse_without_order(history: &History, examples: usize) -> Option
     Some(findings)
 }
 
-/// Of these reads, leaves the last to complete that returned a collection, and counts the others.
+/// Of these reads, leaves those that returned a collection and that no other such followed, and counts the others.
 fn only_the_last(reads: &mut Vec<OpRef<'_>>, state: &mut SetFull) {
-    let last = reads.iter().copied().filter(shows).max_by_key(OpRef::complete_index);
-    for op in reads.iter().filter(|op| op.status() != Ended::Ok || shows(op)) {
-        state.reads[ended(op) as usize] += u64::from(Some(op.index()) != last.map(|op| op.index()));
+    let began = reads.iter().filter(|op| shows(op)).map(OpRef::index).max();
+    let stays = |op: &OpRef<'_>| shows(op) && op.complete_index() > began;
+    for op in reads.iter().filter(|op| !stays(op) && (op.status() != Ended::Ok || shows(op))) {
+        state.reads[ended(op) as usize] += 1;
     }
-    *reads = last.into_iter().collect();
+    reads.retain(stays);
 }

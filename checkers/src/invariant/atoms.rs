@@ -30,7 +30,7 @@ pub(super) fn tree(op: &OpRef<'_>, value: ValueRef<'_>) -> Value {
 }
 
 /// A scalar that can be told without its history. An integer costs no text.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Name {
     #[default]
     Nil,

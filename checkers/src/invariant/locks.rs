@@ -17,18 +17,21 @@
 //! Owners are named by a field (`:client`, `:owner`, `:holder`, `:session`), else they are the processes. Whose a release is and whether it
 //! happened is known when it ends, so holds are only compared at the end.
 //!
-//! The sweep: holds by completion, remembering of the locks' holds so far the two that last longest, of different owners. O(n log n).
-//! Memory: 120 bytes an operation.
+//! Calls are gone through in order, with what is known of each owner and lock beside: backward, the next release is known when a grant is met.
+//! The sweep: holds by completion, remembering of each lock's holds so far the two that last longest, of different owners. O(n log n), and O(n)
+//! where completions are in the order of the invocations. Memory: 90 bytes an operation that did not fail.
 
-use std::sync::Arc;
+use std::hash::BuildHasher;
 
 use elench_formats::columns::{Scalar, ValueRef};
+use elench_formats::event::TextId;
 use elench_formats::history::{OpRef, Status as Ended};
 use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::{HashMap, HashTable};
 
 use super::{Online, State, atoms, check};
+use crate::dense::ScalarIds;
 use crate::findings::{Example, Fact, Findings, Incremental};
 use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
@@ -101,23 +104,208 @@ fn does(name: &str) -> Does {
     }
 }
 
-/// An operation, as far as it matters.
+/// What a text says without being read once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    False,
+    /// A map, or what bears a tag.
+    Map,
+    /// A collection of other kinds.
+    Collection,
+    Atom,
+}
+
+/// What texts say, each read once.
+#[derive(Clone, Debug, Default)]
+struct Texts {
+    ids: ScalarIds,
+    says: Vec<Says>,
+}
+
+impl Texts {
+    fn of(&mut self, op: &OpRef<'_>, text: TextId) -> Says {
+        let (id, new) = self.ids.id(Scalar::Text(text));
+        if new {
+            self.says.push(match op.text(text) {
+                "false" => Says::False,
+                text if text.starts_with(['{', '#']) => Says::Map,
+                text if text.starts_with('[') => Says::Collection,
+                _ => Says::Atom,
+            });
+        }
+        self.says[id as usize]
+    }
+}
+
+/// Lists of numbers, by id.
 #[derive(Clone, Debug)]
+struct Lists {
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Lists {
+    fn new() -> Lists {
+        Lists { starts: vec![0], items: Vec::new() }
+    }
+
+    #[inline]
+    fn of(&self, id: u32) -> &[u32] {
+        &self.items[self.starts[id as usize] as usize..self.starts[id as usize + 1] as usize]
+    }
+
+    fn add(&mut self, items: impl Iterator<Item = u32>) -> u32 {
+        self.items.extend(items);
+        self.starts.push(self.items.len() as u32);
+        self.starts.len() as u32 - 2
+    }
+}
+
+/// Sets of locks that are taken together, by id.
+#[derive(Clone, Debug)]
+struct Sets {
+    lists: Lists,
+    table: HashTable<u32>,
+    hasher: FixedState,
+    names: ScalarIds,
+    /// Names that are no scalars of the history.
+    others: HashMap<String, u32, FixedState>,
+    /// By id of the name, the lock.
+    by_name: Vec<u32>,
+    count: u32,
+    ids: Vec<u32>,
+}
+
+impl Default for Sets {
+    fn default() -> Sets {
+        Sets {
+            lists: Lists::new(),
+            table: HashTable::new(),
+            hasher: FixedState::default(),
+            names: ScalarIds::default(),
+            others: HashMap::default(),
+            by_name: Vec::new(),
+            count: 0,
+            ids: Vec::new(),
+        }
+    }
+}
+
+impl Sets {
+    #[inline]
+    fn of(&self, set: u32) -> &[u32] {
+        self.lists.of(set)
+    }
+
+    /// The id of the set of these locks.
+    fn id(&mut self, ids: &mut Vec<u32>) -> u32 {
+        ids.sort_unstable();
+        ids.dedup();
+        let hash = self.hasher.hash_one(ids.as_slice());
+        if let Some(known) = self.table.find(hash, |&set| self.of(set) == ids.as_slice()) {
+            return *known;
+        }
+        let set = self.lists.add(ids.iter().copied());
+        let Sets { lists, table, hasher, .. } = self;
+        table.insert_unique(hash, set, |&set| hasher.hash_one(lists.of(set)));
+        set
+    }
+
+    /// The lock of this name.
+    fn lock(&mut self, name: &Value) -> u32 {
+        let next = self.count;
+        let lock = *self.others.entry(name.to_edn()).or_insert(next);
+        self.count += u32::from(lock == next);
+        lock
+    }
+
+    /// As [`lock`](Self::lock), without a text but the first time.
+    fn known_lock(&mut self, op: &OpRef<'_>, name: Scalar) -> u32 {
+        let (id, new) = self.names.id(name);
+        if new {
+            let lock = self.lock(&atoms::tree(op, name.into()));
+            self.by_name.push(lock);
+        }
+        self.by_name[id as usize]
+    }
+
+    fn locks_of(&mut self, value: &Value, ids: &mut Vec<u32>) -> Option<()> {
+        let items = match value {
+            Value::Nil | Value::Map(_) => return None,
+            Value::Vector(items) | Value::Set(items) => items.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        ids.extend(items.iter().map(|item| self.lock(item)));
+        Some(())
+    }
+}
+
+/// Owners and the locks that they took or gave back, numbered as pairs.
+#[derive(Clone, Debug)]
+struct Claims {
+    /// By owner and set of locks.
+    by_set: HashMap<(u32, u32), u32, FixedState>,
+    by_lock: HashMap<(u32, u32), u32, FixedState>,
+    /// By claim, the pairs: one a lock of the set, in its order.
+    pairs: Lists,
+}
+
+impl Claims {
+    fn id(&mut self, owner: u32, set: u32, sets: &Sets) -> u32 {
+        if let Some(known) = self.by_set.get(&(owner, set)) {
+            return *known;
+        }
+        let Claims { by_set, by_lock, pairs } = self;
+        let claim = pairs.add(sets.of(set).iter().map(|&lock| {
+            let next = by_lock.len() as u32;
+            *by_lock.entry((owner, lock)).or_insert(next)
+        }));
+        by_set.insert((owner, set), claim);
+        claim
+    }
+}
+
+/// An operation that did not fail, as far as it matters.
+#[derive(Clone, Copy, Debug)]
 struct Call {
     op: u64,
     /// `u64::MAX` where it never ended, or nobody knows how.
     ended: u64,
+    /// When it began and ended, in nanoseconds.
+    times: (i64, i64),
+    /// How long a lease lasts, in nanoseconds, or [`UNSAID`].
+    ttl: i64,
+    /// 0: none.
+    token: i64,
+    owner: u32,
+    /// In [`All::processes`], or [`NOBODY`].
+    process: u32,
+    /// In [`Sets`].
+    locks: u32,
+    /// In [`Claims`].
+    claim: u32,
     does: Does,
     /// Acknowledged: it happened.
     ok: bool,
-    failed: bool,
-    owner: u32,
-    process: Option<i64>,
-    locks: Arc<[u32]>,
-    token: Option<i64>,
-    /// When it began and ended, and how long a lease lasts, in nanoseconds.
-    times: Option<(i64, i64)>,
-    ttl: Option<i64>,
+}
+
+/// No time was recorded.
+const UNSAID: i64 = i64::MIN;
+/// The recorder does not say who.
+const NOBODY: u32 = u32::MAX;
+
+impl Call {
+    fn times(&self) -> Option<(i64, i64)> {
+        Some(self.times).filter(|times| times.0 != UNSAID)
+    }
+
+    fn ttl(&self) -> Option<i64> {
+        Some(self.ttl).filter(|&ttl| ttl != UNSAID)
+    }
+
+    fn grants(&self) -> bool {
+        self.ok && matches!(self.does, Does::Acquire | Does::Renew)
+    }
 }
 
 /// A definite hold.
@@ -139,157 +327,166 @@ struct All {
     tally: Tally,
     functions: ByName<Does>,
     owners: HashMap<String, u32, FixedState>,
-    names: HashMap<String, u32, FixedState>,
-    /// The same by process, where nothing names an owner, and by scalar.
-    processes: HashMap<i64, u32, FixedState>,
-    scalars: HashMap<Scalar, u32, FixedState>,
-    /// Locks that are taken together.
-    sets: HashSet<Arc<[u32]>, FixedState>,
-    ids: Vec<u32>,
+    /// The owner of a process, where nothing else names one, or [`NOBODY`]; by its id.
+    of_process: Vec<u32>,
+    processes: ScalarIds,
+    sets: Sets,
+    claims: Claims,
+    texts: Texts,
     calls: Vec<Call>,
-    /// Where processes crashed, by process.
-    crashes: HashMap<i64, Vec<u64>, FixedState>,
-    one: Arc<[u32]>,
+    /// Where processes crashed.
+    crashes: HashMap<u32, Vec<u64>, FixedState>,
+    /// The first operation that cannot be judged, and why.
+    odd: Option<(u64, String)>,
 }
 
 impl All {
     fn new(kind: Locks, examples: usize) -> Self {
+        let mut sets = Sets::default();
+        if kind == Locks::One {
+            sets.id(&mut vec![0]);
+            sets.count = 1;
+        }
         All {
             kind,
             found: Findings::new(examples),
             tally: Tally::default(),
             functions: ByName::new(does, Does::Other),
             owners: HashMap::default(),
-            names: HashMap::default(),
-            processes: HashMap::default(),
-            scalars: HashMap::default(),
-            sets: HashSet::default(),
-            ids: Vec::new(),
+            of_process: Vec::new(),
+            processes: ScalarIds::default(),
+            sets,
+            claims: Claims { by_set: HashMap::default(), by_lock: HashMap::default(), pairs: Lists::new() },
+            texts: Texts::default(),
             calls: Vec::new(),
             crashes: HashMap::default(),
-            one: Arc::new([0]),
+            odd: None,
         }
     }
 
-    fn owner(&mut self, op: &OpRef<'_>, input: &Value, output: &Value) -> Option<u32> {
+    fn process(&mut self, op: &OpRef<'_>) -> u32 {
+        let Some(process) = op.process() else { return NOBODY };
+        let (id, new) = self.processes.id(Scalar::Int(process));
+        if new {
+            self.of_process.push(NOBODY);
+        }
+        id
+    }
+
+    fn owner(&mut self, op: &OpRef<'_>, process: u32, input: &Value, output: &Value) -> Option<u32> {
         let next = self.owners.len() as u32;
         if let Some(name) = named(output, &OWNER).or_else(|| named(input, &OWNER)) {
             return Some(*self.owners.entry(name.to_edn()).or_insert(next));
         }
-        let (process, owners) = (op.process()?, &mut self.owners);
-        let own = || *owners.entry(format!("process {process}")).or_insert(next);
-        Some(*self.processes.entry(process).or_insert_with(own))
+        let known = self.of_process.get_mut(process as usize)?;
+        if *known == NOBODY {
+            *known = *self.owners.entry(format!("process {}", op.process()?)).or_insert(next);
+        }
+        Some(*known)
     }
 
     /// The locks that a value names; `map`: the tree of it where it is a map.
-    fn locks(&mut self, op: &OpRef<'_>, map: &Value) -> Option<Arc<[u32]>> {
+    fn locks(&mut self, op: &OpRef<'_>, value: ValueRef<'_>, map: &Value) -> Option<u32> {
         if self.kind == Locks::One {
-            return Some(Arc::clone(&self.one));
+            return Some(0);
         }
-        let mut ids = std::mem::take(&mut self.ids);
+        let mut ids = std::mem::take(&mut self.sets.ids);
         ids.clear();
-        let found = self.lock_ids(op, map, &mut ids);
-        ids.sort_unstable();
-        ids.dedup();
-        let known = self.sets.get_or_insert_with(ids.as_slice(), |ids| ids.into()).clone();
-        self.ids = ids;
-        found.map(|()| known)
+        let set = self.lock_ids(op, value, map, &mut ids).map(|()| self.sets.id(&mut ids));
+        self.sets.ids = ids;
+        set
     }
 
-    fn lock_ids(&mut self, op: &OpRef<'_>, map: &Value, ids: &mut Vec<u32>) -> Option<()> {
-        let named = ["locks", "lock", "name", "names"].iter().find_map(|name| map.get(name));
-        let input = op.input();
-        let collection = |id| op.text(id).starts_with(['[', '{', '#']);
-        match (named, input) {
-            (None, ValueRef::List(list) | ValueRef::Set(list)) => {
-                ids.extend(list.iter().map(|scalar| self.known_lock(op, scalar)));
-            }
-            (None, ValueRef::Int(_)) => ids.extend(input.scalar().map(|scalar| self.known_lock(op, scalar))),
-            (None, ValueRef::Text(id)) if !collection(id) => ids.push(self.known_lock(op, Scalar::Text(id))),
-            (Some(value), _) => return self.locks_of(value, ids),
-            (None, _) => return self.locks_of(&atoms::tree(op, input), ids),
-        }
-        Some(())
-    }
-
-    fn locks_of(&mut self, value: &Value, ids: &mut Vec<u32>) -> Option<()> {
-        let items = match value {
-            Value::Nil | Value::Map(_) => return None,
-            Value::Vector(items) | Value::Set(items) => items.as_slice(),
-            one => std::slice::from_ref(one),
+    fn lock_ids(&mut self, op: &OpRef<'_>, value: ValueRef<'_>, map: &Value, ids: &mut Vec<u32>) -> Option<()> {
+        let named = match map {
+            Value::Nil => None,
+            map => ["locks", "lock", "name", "names"].iter().find_map(|name| map.get(name)),
         };
-        ids.extend(items.iter().map(|item| self.lock(item)));
+        let sets = &mut self.sets;
+        match (named, value) {
+            (None, ValueRef::List(list) | ValueRef::Set(list)) => {
+                ids.extend(list.iter().map(|scalar| sets.known_lock(op, scalar)));
+            }
+            (None, ValueRef::Int(n)) => ids.push(sets.known_lock(op, Scalar::Int(n))),
+            (None, ValueRef::Text(id)) if matches!(self.texts.of(op, id), Says::Atom | Says::False) => {
+                ids.push(sets.known_lock(op, Scalar::Text(id)));
+            }
+            (Some(named), _) => return sets.locks_of(named, ids),
+            (None, _) => return sets.locks_of(&atoms::tree(op, value), ids),
+        }
         Some(())
     }
 
-    fn lock(&mut self, name: &Value) -> u32 {
-        let next = self.names.len() as u32;
-        *self.names.entry(name.to_edn()).or_insert(next)
-    }
-
-    /// As [`lock`](Self::lock), without a text but the first time.
-    fn known_lock(&mut self, op: &OpRef<'_>, name: Scalar) -> u32 {
-        if let Some(known) = self.scalars.get(&name) {
-            return *known;
-        }
-        let id = self.lock(&atoms::tree(op, name.into()));
-        self.scalars.insert(name, id);
-        id
-    }
-
-    fn call(&mut self, op: &OpRef<'_>, does: Does) -> Result<Call, &'static str> {
+    /// What an operation does, unless it failed.
+    fn call(&mut self, op: &OpRef<'_>, does: Does, process: u32) -> Result<Option<Call>, &'static str> {
+        let (said, got) = (op.input(), op.output());
         // Only of maps anything is asked by name.
-        let map = |value: ValueRef<'_>| match value {
-            ValueRef::Text(id) if op.text(id).starts_with(['{', '#']) => atoms::tree(op, value),
+        let mut map = |value: ValueRef<'_>| match value {
+            ValueRef::Text(id) if self.texts.of(op, id) == Says::Map => atoms::tree(op, value),
             _ => Value::Nil,
         };
-        let (input, output) = (map(op.input()), map(op.output()));
-        let refused = matches!(op.output(), ValueRef::Text(id) if op.text(id) == "false");
-        if input.get("permits").is_some() || output.get("permits").is_some() {
+        let (input, output) = (map(said), map(got));
+        let refused = matches!(got, ValueRef::Text(id) if self.texts.of(op, id) == Says::False);
+        if [&input, &output].iter().any(|map| **map != Value::Nil && map.get("permits").is_some()) {
             return Err("names permits: a semaphore lets several in (checker linear, model semaphore)");
         }
-        let owner = self.owner(op, &input, &output).ok_or("bears neither owner nor process")?;
-        let locks = self.locks(op, &input).ok_or("names no lock")?;
-        let got = op.status() == Ended::Ok && !refused;
-        let bare = match (op.input(), op.output()) {
+        let owner = self.owner(op, process, &input, &output).ok_or("bears neither owner nor process")?;
+        let locks = self.locks(op, said, &input).ok_or("names no lock")?;
+        let ok = op.status() == Ended::Ok && !refused;
+        let known = matches!(op.status(), Ended::Ok | Ended::Fail);
+        if known && !ok {
+            return Ok(None);
+        }
+        let bare = match (said, got) {
             (ValueRef::Nil, ValueRef::Int(n)) => Some(n),
             _ => None,
         };
         let fence = if output == Value::Nil { None } else { TOKEN.iter().find_map(|name| output.get(name)) };
-        let token = fence.and_then(Value::as_int).or(bare);
+        let token = fence.and_then(Value::as_int).or(bare).filter(|_| ok && does == Does::Acquire);
         let ttl = |value: &Value| match value {
             Value::Nil => None,
             map => TTL.iter().find_map(|(name, unit)| map.get(name)?.as_int()?.checked_mul(*unit)),
         };
-        let known = matches!(op.status(), Ended::Ok | Ended::Fail);
-        Ok(Call {
+        Ok(Some(Call {
             op: op.index(),
             ended: op.complete_index().filter(|_| known).unwrap_or(u64::MAX),
-            does,
-            ok: got,
-            failed: known && !got,
+            times: op.invoke_time().zip(op.complete_time()).unwrap_or((UNSAID, UNSAID)),
+            ttl: ttl(&output).or_else(|| ttl(&input)).unwrap_or(UNSAID),
+            token: token.unwrap_or(0),
             owner,
-            process: op.process(),
+            process,
             locks,
-            token: token.filter(|token| *token != 0 && got && does == Does::Acquire),
-            times: op.invoke_time().zip(op.complete_time()),
-            ttl: ttl(&output).or_else(|| ttl(&input)),
-        })
+            claim: self.claims.id(owner, locks, &self.sets),
+            does,
+            ok,
+        }))
+    }
+
+    fn odd(&mut self, op: u64, why: String) {
+        if self.odd.as_ref().is_none_or(|(first, _)| op < *first) {
+            self.odd = Some((op, why));
+        }
     }
 
     fn judge(&mut self) {
-        self.calls.sort_unstable_by_key(|call| call.op);
-        let calls = std::mem::take(&mut self.calls);
-        let endings = Endings::of(&calls, std::mem::take(&mut self.crashes));
-        let mut of_lock: HashMap<u32, Vec<Hold>, FixedState> = HashMap::default();
-        for grant in calls.iter().filter(|call| call.ok && matches!(call.does, Does::Acquire | Does::Renew)) {
-            let hold = endings.hold(grant);
-            grant.locks.iter().for_each(|lock| of_lock.entry(*lock).or_default().push(hold));
+        self.crashes.values_mut().for_each(|ops| ops.sort_unstable());
+        let mut calls = std::mem::take(&mut self.calls);
+        if !calls.is_sorted_by_key(|call| call.op) {
+            calls.sort_unstable_by_key(|call| call.op);
         }
+        let (ends, limits) = (self.ends(&calls), Limits::new(&calls));
+        let mut grants: Vec<u32> = (0..calls.len() as u32).filter(|&i| calls[i as usize].grants()).collect();
+        let ended = |i: &u32| calls[*i as usize].ended;
+        if !grants.is_sorted_by_key(ended) {
+            grants.sort_unstable_by_key(ended);
+        }
+        let mut longest = vec![Longest::default(); self.sets.count as usize];
         let mut pairs = Vec::new();
-        for holds in of_lock.values_mut() {
-            holds.sort_unstable_by_key(|hold| hold.from);
-            overlaps(holds, &mut pairs);
+        for i in grants {
+            let grant = &calls[i as usize];
+            let hold = hold(grant, ends[i as usize], &limits);
+            let locks = self.sets.of(grant.locks).iter();
+            pairs.extend(locks.filter_map(|&lock| Some((hold.op, longest[lock as usize].meet(&hold)?))));
         }
         pairs.sort_unstable();
         pairs.dedup();
@@ -307,8 +504,60 @@ impl All {
         self.calls = calls;
     }
 
+    /// Of each grant the first event at which a call may have ended its hold, its completion at the earliest.
+    fn ends(&self, calls: &[Call]) -> Vec<u64> {
+        let strangers = self.strangers(calls);
+        let crashed = |call: &Call| {
+            let ops = self.crashes.get(&call.process)?;
+            ops.get(ops.partition_point(|&op| op <= call.op)).copied()
+        };
+        let crashes = !self.crashes.is_empty();
+        let mut next_release = vec![u64::MAX; self.claims.by_lock.len()];
+        let mut ends = vec![0; calls.len()];
+        for (call, end) in calls.iter().zip(&mut ends).rev() {
+            let pairs = self.claims.pairs.of(call.claim);
+            if call.does == Does::Release {
+                pairs.iter().for_each(|&pair| next_release[pair as usize] = call.op);
+            }
+            if !call.grants() {
+                continue;
+            }
+            let own = pairs.iter().map(|&pair| next_release[pair as usize]).min();
+            let crash = if crashes { crashed(call) } else { None };
+            *end = own.unwrap_or(u64::MAX).min(crash.unwrap_or(u64::MAX));
+            for lock in self.sets.of(call.locks).iter().filter(|_| !strangers.is_empty()) {
+                *end = (*end).min(strangers.get(lock).map_or(u64::MAX, |all| first_stranger(all, call)));
+            }
+            *end = (*end).max(call.ended);
+        }
+        ends
+    }
+
+    /// Releases by those who hold nothing, by lock: where each began, and the latest end of it and those before.
+    fn strangers(&self, calls: &[Call]) -> HashMap<u32, Vec<(u64, u64)>, FixedState> {
+        let mut strangers: HashMap<u32, Vec<(u64, u64)>, FixedState> = HashMap::default();
+        // Acquisitions that may be held, by owner and lock.
+        let mut held = vec![0u32; self.claims.by_lock.len()];
+        for call in calls.iter().filter(|call| matches!(call.does, Does::Acquire | Does::Release)) {
+            for (&pair, &lock) in self.claims.pairs.of(call.claim).iter().zip(self.sets.of(call.locks)) {
+                let held = &mut held[pair as usize];
+                if call.does == Does::Acquire {
+                    *held += 1;
+                } else if *held > 0 {
+                    *held -= 1;
+                } else {
+                    let all = strangers.entry(lock).or_default();
+                    let latest = all.last().map_or(0, |(_, latest)| *latest);
+                    all.push((call.op, latest.max(call.ended)));
+                }
+            }
+        }
+        strangers
+    }
+
     fn tokens(&mut self, calls: &[Call]) {
-        let mut grants: Vec<&Call> = calls.iter().filter(|call| call.token.is_some()).collect();
+        let mut grants: Vec<&Call> = calls.iter().filter(|call| call.token != 0).collect();
+        let sets = &self.sets;
         let mut by_token: HashMap<(u32, i64), &Call, FixedState> = HashMap::default();
         let mut ended: Vec<&Call> = grants.clone();
         ended.sort_unstable_by_key(|call| call.ended);
@@ -318,45 +567,48 @@ impl All {
         let mut greatest: HashMap<u32, &Call, FixedState> = HashMap::default();
         for grant in grants {
             while let Some(before) = ended.next_if(|call| call.ended < grant.op) {
-                for lock in before.locks.iter() {
+                for lock in sets.of(before.locks) {
                     let most = greatest.entry(*lock).or_insert(before);
                     if most.token < before.token {
                         *most = before;
                     }
                 }
             }
-            let token = grant.token.unwrap_or_default();
+            let token = grant.token;
             let again = |before: &Call| before.token == grant.token && before.owner == grant.owner;
-            let falls = grant
-                .locks
+            let falls = sets
+                .of(grant.locks)
                 .iter()
                 .filter_map(|lock| greatest.get(lock))
                 .find(|before| before.token >= grant.token && !again(before));
-            let same = grant
-                .locks
+            let same = sets
+                .of(grant.locks)
                 .iter()
                 .filter_map(|lock| by_token.get(&(*lock, token)))
                 .find(|before| before.owner != grant.owner);
             if let Some(before) = falls.or(same).copied() {
-                let (a, b, was) = (OpId(before.op), OpId(grant.op), before.token.unwrap_or_default());
+                let (a, b, was) = (OpId(before.op), OpId(grant.op), before.token);
                 self.found.violation("fencing-token", || {
                     Example::new([a, b], format!("{a} got token {was}, and {b}, which is another grant, got {token}"))
                 });
             }
-            grant.locks.iter().for_each(|lock| {
+            sets.of(grant.locks).iter().for_each(|lock| {
                 by_token.entry((*lock, token)).or_insert(grant);
             });
         }
     }
 
     fn renewals(&mut self, calls: &[Call]) {
+        if calls.iter().all(|call| call.does != Does::Renew) {
+            return;
+        }
         // By owner: the latest that its lease may end, with what granted it; none where that is not known.
         let mut ends: HashMap<(u32, u32), Option<(i64, u64)>, FixedState> = HashMap::default();
-        for call in calls.iter().filter(|call| matches!(call.does, Does::Acquire | Does::Renew) && !call.failed) {
-            for lock in call.locks.iter() {
+        for call in calls.iter().filter(|call| matches!(call.does, Does::Acquire | Does::Renew)) {
+            for lock in self.sets.of(call.locks) {
                 let known = ends.get(&(call.owner, *lock)).copied().flatten();
                 if let (Does::Renew, true, Some((end, grant)), Some((began, _))) =
-                    (call.does, call.ok, known, call.times)
+                    (call.does, call.ok, known, call.times())
                     && began > end
                 {
                     self.found.violation("held-past-end", || {
@@ -368,7 +620,7 @@ impl All {
                         )
                     });
                 }
-                let end = match (call.ok, call.times, call.ttl) {
+                let end = match (call.ok, call.times(), call.ttl()) {
                     (true, Some((_, ended)), Some(ttl)) => Some((ended.saturating_add(ttl), call.op)),
                     _ => None,
                 };
@@ -384,76 +636,25 @@ impl All {
     }
 }
 
-/// What may end a hold.
-struct Endings {
-    /// Releases that did not fail, by owner and lock, in order.
-    own: HashMap<(u32, u32), Vec<u64>, FixedState>,
-    /// Releases by those who hold nothing, by lock: where each began, and the latest end of it and those before.
-    strangers: HashMap<u32, Vec<(u64, u64)>, FixedState>,
-    /// Operations in which processes crashed, in order.
-    crashes: HashMap<i64, Vec<u64>, FixedState>,
-    limits: Limits,
+/// The first event at which a stranger may have released what was granted.
+fn first_stranger(strangers: &[(u64, u64)], grant: &Call) -> u64 {
+    let after = strangers.partition_point(|(op, _)| *op < grant.ended);
+    // One that overlaps the acquisition may have come right after it.
+    if after > 0 && strangers[after - 1].1 > grant.op {
+        return grant.ended;
+    }
+    strangers.get(after).map_or(u64::MAX, |(op, _)| *op)
 }
 
-impl Endings {
-    /// From calls in the order of their invocations.
-    fn of(calls: &[Call], mut crashes: HashMap<i64, Vec<u64>, FixedState>) -> Endings {
-        crashes.values_mut().for_each(|ops| ops.sort_unstable());
-        let mut endings =
-            Endings { own: HashMap::default(), strangers: HashMap::default(), crashes, limits: Limits::new(calls) };
-        let mut may_hold: HashMap<(u32, u32), u64, FixedState> = HashMap::default();
-        for call in calls.iter().filter(|call| call.does != Does::Renew) {
-            for &lock in call.locks.iter() {
-                let held = may_hold.entry((call.owner, lock)).or_default();
-                if call.does == Does::Acquire {
-                    *held += u64::from(!call.failed);
-                    continue;
-                }
-                if call.failed {
-                    continue;
-                }
-                endings.own.entry((call.owner, lock)).or_default().push(call.op);
-                if *held == 0 {
-                    let all = endings.strangers.entry(lock).or_default();
-                    let latest = all.last().map_or(0, |(_, latest)| *latest);
-                    all.push((call.op, latest.max(call.ended)));
-                } else {
-                    *held -= 1;
-                }
-            }
-        }
-        endings
-    }
-
-    /// The first event at which the hold of a grant may have ended, its completion at the earliest.
-    fn of_grant(&self, grant: &Call) -> u64 {
-        let first = |ops: &Vec<u64>| ops.get(ops.partition_point(|&op| op <= grant.op)).copied();
-        let crash = grant.process.and_then(|process| first(self.crashes.get(&process)?));
-        let mut end = crash.unwrap_or(u64::MAX);
-        for &lock in grant.locks.iter() {
-            let own = self.own.get(&(grant.owner, lock)).and_then(first);
-            let stranger = self.strangers.get(&lock).and_then(|all| {
-                let after = all.partition_point(|(op, _)| *op < grant.ended);
-                // One that overlaps the acquisition may have come right after it.
-                let overlaps = after > 0 && all[after - 1].1 > grant.op;
-                if overlaps { Some(grant.ended) } else { all.get(after).map(|(op, _)| *op) }
-            });
-            end = end.min(own.unwrap_or(u64::MAX)).min(stranger.unwrap_or(u64::MAX));
-        }
-        end.max(grant.ended)
-    }
-
-    fn hold(&self, grant: &Call) -> Hold {
-        let by_event = self.of_grant(grant);
-        let until = by_event.min(self.limits.end_of(grant)).max(grant.ended);
-        let lasts = match (grant.times, grant.ttl) {
-            (Some((began, ended)), Some(ttl)) => ended < began.saturating_add(ttl),
-            (None, Some(_)) => false,
-            _ => true,
-        };
-        let at_end = by_event > grant.ended && lasts;
-        Hold { op: grant.op, began: grant.op, from: grant.ended, until, owner: grant.owner, at_end }
-    }
+fn hold(grant: &Call, by_event: u64, limits: &Limits) -> Hold {
+    let until = by_event.min(limits.end_of(grant)).max(grant.ended);
+    let lasts = match (grant.times(), grant.ttl()) {
+        (Some((began, ended)), Some(ttl)) => ended < began.saturating_add(ttl),
+        (None, Some(_)) => false,
+        _ => true,
+    };
+    let at_end = by_event > grant.ended && lasts;
+    Hold { op: grant.op, began: grant.op, from: grant.ended, until, owner: grant.owner, at_end }
 }
 
 /// From times to events: which grants were complete before a time, for certain.
@@ -464,8 +665,11 @@ struct Limits {
 
 impl Limits {
     fn new(calls: &[Call]) -> Limits {
+        if calls.iter().all(|call| call.ttl().is_none()) {
+            return Limits { ended: Vec::new() };
+        }
         let mut ended: Vec<(u64, i64)> =
-            calls.iter().filter(|call| call.ok).filter_map(|call| Some((call.ended, call.times?.1))).collect();
+            calls.iter().filter(|call| call.ok).filter_map(|call| Some((call.ended, call.times()?.1))).collect();
         ended.sort_unstable();
         let mut latest = i64::MIN;
         for (_, time) in &mut ended {
@@ -477,49 +681,62 @@ impl Limits {
 
     /// The first event at which a lease may have ended.
     fn end_of(&self, grant: &Call) -> u64 {
-        let Some(ttl) = grant.ttl else { return u64::MAX };
-        let Some((began, _)) = grant.times else { return grant.ended };
+        let Some(ttl) = grant.ttl() else { return u64::MAX };
+        let Some((began, _)) = grant.times() else { return grant.ended };
         let end = began.saturating_add(ttl);
         let at = self.ended.partition_point(|(_, time)| *time < end);
         self.ended.get(at).map_or(u64::MAX, |(event, _)| *event)
     }
 }
 
-/// Each hold that begins while another owner's lasts, with the longest such.
-fn overlaps(holds: &[Hold], pairs: &mut Vec<(u64, u64)>) {
-    let (mut longest, mut other): (Option<Hold>, Option<Hold>) = (None, None);
-    for b in holds {
+/// Of a lock's holds so far the one that lasts longest, and the longest of another owner's.
+#[derive(Clone, Debug, Default)]
+struct Longest {
+    longest: Option<Hold>,
+    other: Option<Hold>,
+}
+
+impl Longest {
+    /// The longest of another owner that lasts when this hold begins, if there is one. Holds come in the order of their beginnings.
+    fn meet(&mut self, b: &Hold) -> Option<u64> {
+        let Longest { longest, other } = self;
         let rival = |a: &&Hold| a.owner != b.owner && b.from < a.until && (b.at_end || b.began > a.from);
-        if let Some(a) = longest.iter().find(rival).or_else(|| other.iter().find(rival)) {
-            pairs.push((b.op, a.op));
-        }
+        let found = longest.iter().find(rival).or_else(|| other.iter().find(rival)).map(|a| a.op);
         match longest {
-            Some(most) if most.owner == b.owner => longest = Some(if b.until > most.until { *b } else { most }),
-            Some(most) if b.until > most.until => (longest, other) = (Some(*b), longest),
-            None => longest = Some(*b),
-            _ if other.is_none_or(|next| b.until > next.until) => other = Some(*b),
+            Some(most) if most.owner == b.owner => {
+                if b.until > most.until {
+                    *most = *b;
+                }
+            }
+            Some(most) if b.until > most.until => (*longest, *other) = (Some(*b), *longest),
+            None => *longest = Some(*b),
+            _ if other.is_none_or(|next| b.until > next.until) => *other = Some(*b),
             _ => {}
         }
+        found
     }
 }
 
 impl State for All {
+    const AT_END: bool = true;
+
     fn invoked(&mut self, _: &OpRef<'_>) {}
 
     fn completed(&mut self, op: &OpRef<'_>) {
         self.tally.count(op);
-        if let Some(process) = op.process().filter(|_| op.status().is_unknown()) {
+        let process = self.process(op);
+        if process != NOBODY && op.status().is_unknown() {
             self.crashes.entry(process).or_default().push(op.index());
         }
         let does = self.functions.of(op);
         if does == Does::Other {
             let why =
                 format!("{} ({}) neither acquires nor renews nor releases", OpId(op.index()), op.f().unwrap_or("nil"));
-            return self.found.undecided(Why::Other(why));
+            return self.odd(op.index(), why);
         }
-        match self.call(op, does) {
-            Ok(call) => self.calls.push(call),
-            Err(why) => self.found.undecided(Why::Other(format!("{} {why}", OpId(op.index())))),
+        match self.call(op, does, process) {
+            Ok(call) => self.calls.extend(call),
+            Err(why) => self.odd(op.index(), format!("{} {why}", OpId(op.index()))),
         }
     }
 
@@ -529,6 +746,9 @@ impl State for All {
 
     fn finish(mut self) -> Findings {
         self.tally.tell(&mut self.found.coverage);
+        if let Some((_, why)) = self.odd.take() {
+            self.found.undecided(Why::Other(why));
+        }
         self.judge();
         let granted = |call: &&Call| call.ok && call.does == Does::Acquire;
         let grants = self.calls.iter().filter(granted).count();

@@ -15,18 +15,21 @@
 //! Besides: a read of what a failed write wrote (`aborted-effect`), of what nobody wrote to a key that is written (`unexpected`), and of one
 //! key twice with different results (`unrepeatable-read`).
 //!
-//! O(n g log n) for n reads of g keys. Memory: 16 bytes a key of each distinct state.
+//! O(n g log n) for n reads of g keys. Memory: 100 bytes a key, 8 more a key of each distinct state, 60 a state, 16 a read that may
+//! become an example.
 
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 
 use elench_formats::History;
-use elench_formats::columns::{Scalar, ValueRef};
+use elench_formats::columns::ValueRef;
 use elench_formats::history::{OpRef, is_read};
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashTable};
 
 use super::atoms::Name;
 use super::{Online, State, acknowledged, check_whole, failed};
+use crate::dense::{NO_ID, ScalarIds, group, grouped};
 use crate::findings::{Example, Fact, Findings, Incremental};
 use crate::named::Tally;
 use crate::outcome::{OpId, Why};
@@ -46,12 +49,31 @@ pub fn online(examples: usize) -> Box<dyn Incremental> {
     Online::whole(LongFork::new(examples))
 }
 
+/// No operation.
+const NONE: u64 = u64::MAX;
+
+/// What is known of a value of a key.
+#[derive(Clone, Copy, Debug)]
+struct Of {
+    /// The first write of it, and has one of them not failed?
+    write: u64,
+    happened: bool,
+    /// The first read of it, and how many there are.
+    read: u64,
+    reads: u64,
+}
+
+const UNSEEN: Of = Of { write: NONE, happened: false, read: NONE, reads: 0 };
+
 /// What is known of a key.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Key {
     name: Name,
-    /// Of writes that did not fail, and of reads: the first value, by its number.
-    value: Option<u32>,
+    /// The first value that anything tells of, by its number or [`NO_ID`], and what is known of it.
+    first: u32,
+    of_first: Of,
+    /// Of writes that did not fail, and of reads: the first value, or [`NO_ID`].
+    value: u32,
     written: bool,
     /// Has it two values?
     rewritten: bool,
@@ -70,29 +92,92 @@ type States = Vec<(Vec<u64>, Seen)>;
 /// Keys that are read together, and their states.
 type Group = (Vec<u32>, States);
 
-/// A state with its keys and whether each was shown to be written.
-type Shown = Box<[(u32, u32)]>;
-
 /// No value.
 const NIL: u32 = 0;
+
+/// A key and its value as one number; in order, they are ordered by key.
+fn pack(key: u32, value: u32) -> u64 {
+    u64::from(key) << 32 | u64::from(value)
+}
+
+fn unpack(shown: u64) -> (u32, u32) {
+    ((shown >> 32) as u32, shown as u32)
+}
+
+/// Distinct sequences of numbers, one after the other, and where they are found.
+#[derive(Clone, Debug)]
+struct Distinct<T> {
+    items: Vec<T>,
+    starts: Vec<usize>,
+    table: HashTable<u32>,
+    hasher: FixedState,
+}
+
+impl<T: Copy + Eq + std::hash::Hash> Distinct<T> {
+    fn new() -> Self {
+        Distinct { items: Vec::new(), starts: vec![0], table: HashTable::new(), hasher: FixedState::default() }
+    }
+
+    fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    fn of(&self, id: u32) -> &[T] {
+        &self.items[self.starts[id as usize]..self.starts[id as usize + 1]]
+    }
+
+    /// The number of a sequence, from 0 on in the order in which they are met.
+    fn id(&mut self, sequence: &[T]) -> u32 {
+        let hash = self.hasher.hash_one(sequence);
+        if let Some(known) = self.table.find(hash, |&id| self.of(id) == sequence) {
+            return *known;
+        }
+        let id = self.len() as u32;
+        self.items.extend_from_slice(sequence);
+        self.starts.push(self.items.len());
+        let Distinct { items, starts, table, hasher } = self;
+        table.insert_unique(hash, id, |&id| hasher.hash_one(&items[starts[id as usize]..starts[id as usize + 1]]));
+        id
+    }
+}
+
+/// Reads of one state: how many, and the first and the last of those that are kept, in [`LongFork::kept`].
+#[derive(Clone, Copy, Debug)]
+struct Reads {
+    count: u64,
+    first: u32,
+    last: u32,
+}
+
+/// What a part of a transaction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    Read,
+    Write,
+    Other,
+}
 
 #[derive(Clone)]
 struct LongFork {
     found: Findings,
     tally: Tally,
-    key_ids: HashMap<Scalar, u32, FixedState>,
+    /// What names of parts say, by their codes.
+    does: Vec<Option<Does>>,
+    key_ids: ScalarIds,
     keys: Vec<Key>,
-    values: HashMap<Scalar, u32, FixedState>,
+    values: ScalarIds,
     value_names: Vec<Name>,
-    states: HashMap<Shown, Seen, FixedState>,
-    /// Writes by key and value: the first operation, and has one of them not failed?
-    writes: HashMap<(u32, u32), (u64, bool), FixedState>,
-    /// The first read of a value of a key.
-    reads: HashMap<(u32, u32), (u64, u64), FixedState>,
+    /// What is known of other values than a key's first.
+    others: HashMap<(u32, u32), Of, FixedState>,
+    /// What reads show: keys with their values, packed.
+    states: Distinct<u64>,
+    reads: Vec<Reads>,
+    /// Reads that are kept, and the next one of the same state.
+    kept: Vec<(u64, u32)>,
     odd: Option<u64>,
     /// Room to work in.
     parts: Vec<Part>,
-    shown: Vec<(u32, u32)>,
+    shown: Vec<u64>,
 }
 
 /// One part of a transaction.
@@ -109,52 +194,75 @@ impl LongFork {
         LongFork {
             found: Findings::new(examples),
             tally: Tally::default(),
-            key_ids: HashMap::default(),
+            does: Vec::new(),
+            key_ids: ScalarIds::default(),
             keys: Vec::new(),
-            values: HashMap::default(),
+            values: ScalarIds::default(),
             value_names: vec![Name::Nil],
-            states: HashMap::default(),
-            writes: HashMap::default(),
-            reads: HashMap::default(),
+            others: HashMap::default(),
+            states: Distinct::new(),
+            reads: Vec::new(),
+            kept: Vec::new(),
             odd: None,
             parts: Vec::new(),
             shown: Vec::new(),
         }
     }
 
-    fn key(&mut self, op: &OpRef<'_>, key: Scalar) -> u32 {
-        *self.key_ids.entry(key).or_insert_with(|| {
-            self.keys.push(Key { name: Name::of(op, key), ..Key::default() });
-            self.keys.len() as u32 - 1
-        })
-    }
-
-    fn value(&mut self, op: &OpRef<'_>, value: Scalar) -> u32 {
-        if value == Scalar::Nil {
-            return NIL;
+    fn does(&mut self, op: &OpRef<'_>, f: u16) -> Does {
+        if let Some(Some(known)) = self.does.get(usize::from(f)) {
+            return *known;
         }
-        *self.values.entry(value).or_insert_with(|| {
-            self.value_names.push(Name::of(op, value));
-            self.value_names.len() as u32 - 1
-        })
+        let does = match op.mop_name(f) {
+            name if is_read(name) => Does::Read,
+            "w" | "write" => Does::Write,
+            _ => Does::Other,
+        };
+        self.does.resize(self.does.len().max(usize::from(f) + 1), None);
+        self.does[usize::from(f)] = Some(does);
+        does
     }
 
     /// Of a transaction of reads and writes, all parts.
     fn parts(&mut self, op: &OpRef<'_>, parts: &mut Vec<Part>) -> Option<()> {
         for mop in op.txn()?.iter() {
-            let name = op.mop_name(mop.f);
-            let reads = is_read(name);
-            if !reads && !matches!(name, "w" | "write") {
+            let does = self.does(op, mop.f);
+            if does == Does::Other {
                 return None;
             }
             let value = match mop.value {
+                ValueRef::Nil => NIL,
                 ValueRef::List(_) | ValueRef::Set(_) => return None,
-                value => value.scalar()?,
+                value => {
+                    let scalar = value.scalar()?;
+                    let (id, new) = self.values.id(scalar);
+                    if new {
+                        self.value_names.push(Name::of(op, scalar));
+                    }
+                    id + 1
+                }
             };
-            let (key, value) = (self.key(op, mop.key), self.value(op, value));
-            parts.push(Part { key, value, reads, known: mop.known });
+            let (key, new) = self.key_ids.id(mop.key);
+            if new {
+                let name = Name::of(op, mop.key);
+                let (first, value) = (NO_ID, NO_ID);
+                self.keys.push(Key { name, first, of_first: UNSEEN, value, written: false, rewritten: false });
+            }
+            parts.push(Part { key, value, reads: does == Does::Read, known: mop.known });
         }
         Some(())
+    }
+
+    /// What is known of a value of a key.
+    fn of(&mut self, key: u32, value: u32) -> &mut Of {
+        let own = &mut self.keys[key as usize];
+        if own.first == NO_ID {
+            own.first = value;
+        }
+        if own.first == value {
+            return &mut own.of_first;
+        }
+        self.others.entry((key, value)).or_insert(UNSEEN)
     }
 
     fn transaction(&mut self, op: &OpRef<'_>, parts: &[Part]) {
@@ -167,7 +275,9 @@ impl LongFork {
 
     fn wrote(&mut self, op: &OpRef<'_>, part: &Part) {
         let happened = !failed(op);
-        self.writes.entry((part.key, part.value)).or_insert((op.index(), happened)).1 |= happened;
+        let of = self.of(part.key, part.value);
+        of.write = of.write.min(op.index());
+        of.happened |= happened;
         let key = &mut self.keys[part.key as usize];
         if happened {
             key.rewritten |= part.value == NIL;
@@ -178,57 +288,67 @@ impl LongFork {
 
     fn read(&mut self, op: &OpRef<'_>, parts: &[Part]) {
         let id = op.index();
-        let own = |key| parts.iter().any(|part| !part.reads && part.key == key);
+        let writes = parts.iter().any(|part| !part.reads);
+        let own = |key| writes && parts.iter().any(|part| !part.reads && part.key == key);
         let mut shown = std::mem::take(&mut self.shown);
         shown.clear();
         let told = parts.iter().filter(|part| part.reads && part.known && !own(part.key));
-        shown.extend(told.map(|part| (part.key, part.value)));
+        shown.extend(told.map(|part| pack(part.key, part.value)));
         shown.sort_unstable();
         shown.dedup();
-        if let Some(twice) = shown.windows(2).find(|two| two[0].0 == two[1].0) {
-            let (key, a, b) = (twice[0].0, twice[0].1, twice[1].1);
+        self.shows(id, &shown);
+        self.shown = shown;
+    }
+
+    fn shows(&mut self, id: u64, shown: &[u64]) {
+        if let Some(twice) = shown.windows(2).find(|two| unpack(two[0]).0 == unpack(two[1]).0) {
+            let ((key, a), (_, b)) = (unpack(twice[0]), unpack(twice[1]));
             let (key, names) = (self.keys[key as usize].name.clone(), &self.value_names);
             let text = format!("{} read key {key} as {} and as {}", OpId(id), names[a as usize], names[b as usize]);
             return self.found.violation("unrepeatable-read", || Example::new([OpId(id)], text));
         }
-        for &(key, value) in shown.iter().filter(|(_, value)| *value != NIL) {
+        for (key, value) in shown.iter().map(|&shown| unpack(shown)).filter(|(_, value)| *value != NIL) {
             self.keys[key as usize].has(value);
-            self.reads.entry((key, value)).or_insert((id, 0)).1 += 1;
+            let of = self.of(key, value);
+            of.read = of.read.min(id);
+            of.reads += 1;
         }
         if shown.is_empty() {
             return;
         }
-        let keep = self.found.examples();
-        match self.states.get_mut(shown.as_slice()) {
-            Some(seen) => {
-                seen.count += 1;
-                if seen.ops.len() < keep {
-                    seen.ops.push(id);
-                }
-            }
-            None => {
-                let ops = [id].into_iter().take(keep).collect();
-                self.states.insert(shown.as_slice().into(), Seen { count: 1, ops });
-            }
+        let state = self.states.id(shown) as usize;
+        if state == self.reads.len() {
+            self.reads.push(Reads { count: 0, first: NO_ID, last: NO_ID });
         }
-        self.shown = shown;
+        let (keep, next) = (self.found.examples() as u64, self.kept.len() as u32);
+        let reads = &mut self.reads[state];
+        if reads.count < keep {
+            match reads.last {
+                NO_ID => reads.first = next,
+                last => self.kept[last as usize].1 = next,
+            }
+            reads.last = next;
+            self.kept.push((id, NO_ID));
+        }
+        reads.count += 1;
     }
 
     fn judge_values(&mut self) {
-        let mut reads: Vec<_> = std::mem::take(&mut self.reads).into_iter().collect();
-        reads.sort_unstable_by_key(|&(_, (op, _))| op);
-        for ((key, value), (op, count)) in reads {
+        // Reads of what somebody wrote, or of what may have been written before the record began, are in order.
+        let odd =
+            |key: u32, of: &Of| of.reads > 0 && !of.happened && (of.write != NONE || self.keys[key as usize].written);
+        let first = self.keys.iter().enumerate().map(|(key, own)| (key as u32, own.first, own.of_first));
+        let others = self.others.iter().map(|(&(key, value), of)| (key, value, *of));
+        let mut odd: Vec<(u32, u32, Of)> = first.chain(others).filter(|(key, _, of)| odd(*key, of)).collect();
+        odd.sort_unstable_by_key(|(key, _, of)| (of.read, *key));
+        for (key, value, of) in odd {
             let (name, text) = (&self.keys[key as usize].name, &self.value_names[value as usize]);
-            let (kind, ops, why) = match self.writes.get(&(key, value)) {
-                Some((_, true)) => continue,
-                Some((write, false)) => {
-                    ("aborted-effect", vec![op, *write], format!("{} wrote that and failed", OpId(*write)))
-                }
-                None if self.keys[key as usize].written => ("unexpected", vec![op], "nobody wrote that".into()),
-                // Its writes may lie before the record began.
-                None => continue,
+            let op = of.read;
+            let (kind, ops, why) = match of.write {
+                NONE => ("unexpected", vec![op], "nobody wrote that".into()),
+                write => ("aborted-effect", vec![op, write], format!("{} wrote that and failed", OpId(write))),
             };
-            for _ in 0..count {
+            for _ in 0..of.reads {
                 self.found.violation(kind, || {
                     Example::new(
                         ops.iter().map(|&op| OpId(op)),
@@ -239,31 +359,73 @@ impl LongFork {
         }
     }
 
-    /// Groups by their keys, those left out that cannot be judged; of each, the states as sets of keys shown to be written.
-    fn groups(&mut self) -> BTreeMap<Vec<u32>, States> {
+    /// The keys of a state that can be judged, with the values shown.
+    fn judged(&self, state: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let all = self.states.of(state).iter().map(|&shown| unpack(shown));
+        all.filter(|(key, _)| !self.keys[*key as usize].rewritten)
+    }
+
+    /// Groups by their keys, those left out that cannot be judged, and the states of each.
+    fn groups(&self) -> (Distinct<u32>, (Vec<u32>, Vec<u32>)) {
+        let mut groups = Distinct::new();
+        let mut keys = Vec::new();
+        let mut of_state = Vec::with_capacity(self.states.len());
+        for state in 0..self.states.len() as u32 {
+            keys.clear();
+            keys.extend(self.judged(state).map(|(key, _)| key));
+            of_state.push(groups.id(&keys));
+        }
+        let pairs = of_state.iter().enumerate().map(|(state, &of)| (of, state as u32));
+        let states = grouped(groups.len(), pairs);
+        (groups, states)
+    }
+
+    /// Does each of these states contain the ones before it, if they are ordered by size? Of groups of up to 64 keys.
+    fn is_chain(&self, states: &[u32], sets: &mut Vec<u64>) -> bool {
+        let bits = |state: u32| {
+            let shown = self.judged(state).enumerate().filter(|(_, (_, value))| *value != NIL);
+            shown.fold(0, |set, (i, _)| set | 1u64 << i)
+        };
+        sets.clear();
+        sets.extend(states.iter().map(|&state| bits(state)));
+        sets.sort_unstable_by_key(|set| set.count_ones());
+        sets.windows(2).all(|two| two[0] & !two[1] == 0)
+    }
+
+    /// The states of a group, as sets of keys shown to be written.
+    fn states_of(&self, keys: &[u32], states: &[u32]) -> Group {
         let keep = self.found.examples();
-        let mut groups: BTreeMap<Vec<u32>, BTreeMap<Vec<u64>, Seen>> = BTreeMap::new();
-        let mut states: Vec<(Shown, Seen)> = std::mem::take(&mut self.states).into_iter().collect();
-        states.sort_unstable_by_key(|(_, seen)| seen.ops.first().copied());
-        for (shown, seen) in states {
-            let judged = || shown.iter().filter(|(key, _)| !self.keys[*key as usize].rewritten);
-            let keys: Vec<u32> = judged().map(|(key, _)| *key).collect();
+        let mut all: BTreeMap<Vec<u64>, Seen> = BTreeMap::new();
+        for &state in states {
             let mut set = vec![0u64; keys.len().div_ceil(64)];
-            for (i, _) in judged().enumerate().filter(|(_, (_, value))| *value != NIL) {
+            for (i, _) in self.judged(state).enumerate().filter(|(_, (_, value))| *value != NIL) {
                 set[i / 64] |= 1 << (i % 64);
             }
-            groups
-                .entry(keys)
-                .or_default()
-                .entry(set)
-                .and_modify(|all| {
-                    all.count += seen.count;
-                    let room = keep.saturating_sub(all.ops.len());
-                    all.ops.extend(seen.ops.iter().take(room));
-                })
-                .or_insert(seen);
+            let reads = self.reads[state as usize];
+            let seen = all.entry(set).or_insert(Seen { count: 0, ops: Vec::new() });
+            seen.count += reads.count;
+            let mut next = reads.first;
+            while let Some(&(op, after)) = self.kept.get(next as usize).filter(|_| seen.ops.len() < keep) {
+                seen.ops.push(op);
+                next = after;
+            }
         }
-        groups.into_iter().map(|(keys, states)| (keys, states.into_iter().collect())).collect()
+        (keys.to_vec(), all.into_iter().collect())
+    }
+
+    /// Groups that share a key with another one.
+    fn overlapping(&self, groups: &Distinct<u32>) -> Vec<u32> {
+        let mut of_key = vec![NO_ID; self.keys.len()];
+        let mut shares = vec![false; groups.len()];
+        for g in (0..groups.len() as u32).filter(|&g| groups.of(g).len() > 1) {
+            for &key in groups.of(g) {
+                match of_key[key as usize] {
+                    NO_ID => of_key[key as usize] = g,
+                    other => (shares[other as usize], shares[g as usize]) = (true, true),
+                }
+            }
+        }
+        (0..groups.len() as u32).filter(|&g| shares[g as usize]).collect()
     }
 
     fn fork(&mut self, keys: &[u32], (a, of_a): (&[u64], &Seen), (b, of_b): (&[u64], &Seen)) {
@@ -351,12 +513,16 @@ impl LongFork {
 
 impl Key {
     fn has(&mut self, value: u32) {
-        let first = *self.value.get_or_insert(value);
-        self.rewritten |= first != value;
+        if self.value == NO_ID {
+            self.value = value;
+        }
+        self.rewritten |= self.value != value;
     }
 }
 
 impl State for LongFork {
+    const AT_END: bool = true;
+
     fn invoked(&mut self, _: &OpRef<'_>) {}
 
     fn completed(&mut self, op: &OpRef<'_>) {
@@ -366,7 +532,7 @@ impl State for LongFork {
         if told.is_some() {
             self.transaction(op, &parts);
         } else {
-            self.odd.get_or_insert(op.index());
+            self.odd = Some(self.odd.map_or(op.index(), |odd| odd.min(op.index())));
         }
         self.parts = parts;
     }
@@ -382,29 +548,38 @@ impl State for LongFork {
             self.found.undecided(Why::Other(why));
         }
         self.judge_values();
-        let rewritten = self.keys.iter().filter(|key| key.rewritten).count();
-        if let Some(key) = self.keys.iter().find(|key| key.rewritten) {
+        let rewritten = || self.keys.iter().filter(|key| key.rewritten);
+        if let Some(key) = rewritten().map(|key| &key.name).min() {
             let why = format!(
-                "{rewritten} keys have more than one value, key {} among them: checker isolation judges such",
-                key.name
+                "{} keys have more than one value, key {key} among them: checker isolation judges such",
+                rewritten().count()
             );
             self.found.undecided(Why::Other(why));
         }
-        let groups: Vec<_> = self.groups().into_iter().filter(|(keys, _)| keys.len() > 1).collect();
-        if groups.is_empty() {
+        let (groups, states) = self.groups();
+        let several = || (0..groups.len() as u32).filter(|&g| groups.of(g).len() > 1);
+        if several().next().is_none() {
             self.found.undecided(Why::NoEvidence);
         }
-        let sizes = groups.iter().map(|(keys, _)| keys.len());
+        let sizes = several().map(|g| groups.of(g).len());
         let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));
         let size = if least == most { most.to_string() } else { format!("{least} to {most}") };
         self.found.fact("group size", Fact::Text(size));
-        self.found.fact("groups", Fact::Count(groups.len() as u64));
-        let reads = |(_, states): &Group| states.iter().map(|(_, seen)| seen.count).sum::<u64>();
-        self.found.fact("reads of groups", Fact::Count(groups.iter().map(reads).sum()));
-        for (keys, states) in &groups {
-            self.judge_group(keys, states);
+        self.found.fact("groups", Fact::Count(several().count() as u64));
+        let reads = several().flat_map(|g| group(&states, g as usize)).map(|&state| self.reads[state as usize].count);
+        let reads = reads.sum();
+        self.found.fact("reads of groups", Fact::Count(reads));
+        let mut sets = Vec::new();
+        for g in several() {
+            let (keys, own) = (groups.of(g), group(&states, g as usize));
+            if keys.len() > 64 || !self.is_chain(own, &mut sets) {
+                let (keys, states) = self.states_of(keys, own);
+                self.judge_group(&keys, &states);
+            }
         }
-        self.judge_across(&groups);
+        let shared = self.overlapping(&groups).into_iter();
+        let shared: Vec<Group> = shared.map(|g| self.states_of(groups.of(g), group(&states, g as usize))).collect();
+        self.judge_across(&shared);
         self.found
     }
 }

@@ -9,7 +9,8 @@
 //! acknowledged operation overlaps or follows the earliest of the final dumps, nothing is decided; so the question only makes sense at the end.
 //! An operation of unknown outcome that does not read may take effect while dumps are made or after: replicas that hold the same do
 //! so even then, but nothing is said of those that differ.
-//! A replica is the operation's node, else its process.
+//! A replica is the operation's node, else its process. Or each of some files is the dump of a replica; as nothing marks them, the user
+//! has to vouch that they were made at rest, after the history.
 //!
 //! O(size of the dumps), and O(r²) for r distinct contents. Memory: a dump a replica.
 
@@ -19,6 +20,7 @@ use elench_formats::history::OpRef;
 use elench_formats::{History, Value};
 
 use super::{Online, State, acknowledged, atoms, check, is_final};
+use crate::delivery::Dump as File;
 use crate::findings::{Example, Fact, Findings, Incremental};
 use crate::named::{ByName, Tally, is_any};
 use crate::outcome::{OpId, Why};
@@ -26,6 +28,22 @@ use crate::outcome::{OpId, Why};
 /// Checks each key of a history. `quiescent` vouches for the last dumps.
 pub fn reconcile(history: &History, quiescent: bool, examples: usize) -> Findings {
     check(history, examples, &Reconcile::new(quiescent, examples))
+}
+
+/// The same of dumps in files, each of a replica, of the whole system. `quiescent` vouches that they were made at rest after the history.
+pub fn reconcile_files(history: &History, files: &[File], quiescent: bool, examples: usize) -> Findings {
+    let mut state = Reconcile { told_by_files: true, ..Reconcile::new(false, examples) };
+    history.clients().for_each(|op| state.completed(&op));
+    state.tally.tell(&mut state.found.coverage);
+    let dump = |file: &File| (file.name.clone(), Dump { op: None, holds: holds(file.content.clone()) });
+    let dumps: Vec<(String, Dump)> = files.iter().map(dump).collect();
+    state.found.fact("replicas", Fact::Int(dumps.len() as i128));
+    match (quiescent, dumps.len()) {
+        (_, ..2) => state.undecided("fewer than two replicas have a dump".into()),
+        (false, _) => state.undecided("rest is not shown: files bear no mark; --quiescent vouches for them".into()),
+        (true, _) => state.compare(&dumps),
+    }
+    state.found.of_all()
 }
 
 /// Checks while a history is written.
@@ -40,7 +58,8 @@ const READS: [&str; 5] = ["r", "get", "list", "members", "view"];
 
 #[derive(Clone, Debug)]
 struct Dump {
-    op: u64,
+    /// The operation that returned it; none of a file.
+    op: Option<u64>,
     /// Keys and values, or elements and how many of each.
     holds: BTreeMap<Value, Value>,
 }
@@ -51,6 +70,8 @@ struct Reconcile {
     found: Findings,
     tally: Tally,
     dumps: ByName<bool>,
+    /// Are dumps in files, so that no operation's is kept?
+    told_by_files: bool,
     /// Functions that only read, as their names say.
     reads: ByName<bool>,
     /// The first operation that may yet take effect.
@@ -68,6 +89,7 @@ impl Reconcile {
             found: Findings::new(examples),
             tally: Tally::default(),
             dumps: ByName::new(|name| is_any(name, &DUMPS), false),
+            told_by_files: false,
             reads: ByName::new(|name| is_any(name, &DUMPS) || is_any(name, &READS), false),
             unknown: None,
             marked: BTreeMap::new(),
@@ -78,27 +100,39 @@ impl Reconcile {
 
     fn dump(&mut self, op: &OpRef<'_>) {
         let marked = is_final(op);
-        if !marked && !self.quiescent {
+        if (!marked && !self.quiescent) || self.told_by_files {
             return;
         }
         let Some(replica) = op.node().map(str::to_string).or_else(|| Some(format!("process {}", op.process()?))) else {
             let why = format!("{} bears neither node nor process", OpId(op.index()));
             return self.found.undecided(Why::Other(why));
         };
-        let dump = Dump { op: op.index(), holds: holds(atoms::tree(op, op.output())) };
+        let dump = Dump { op: Some(op.index()), holds: holds(atoms::tree(op, op.output())) };
         if marked { &mut self.marked } else { &mut self.last }.insert(replica, dump);
     }
 
+    fn undecided(&mut self, why: String) {
+        self.found.undecided(Why::Other(why));
+    }
+
+    /// Dumps of replicas at rest.
     fn compare(&mut self, dumps: &[(String, Dump)]) {
+        let differ = dumps.windows(2).any(|two| two[0].1.holds != two[1].1.holds);
+        if let Some(op) = self.unknown.filter(|_| differ) {
+            return self.undecided(format!(
+                "rest is not shown: replicas differ, and {}, whose outcome nobody knows, may have taken effect while they were dumped or after",
+                OpId(op)
+            ));
+        }
         for (i, (one, a)) in dumps.iter().enumerate() {
             for (other, b) in &dumps[i + 1..] {
                 if a.holds == b.holds {
                     continue;
                 }
                 self.found.violation("replicas-differ", || {
-                    let text =
-                        format!("{one} ({}) and {other} ({}) differ: {}", OpId(a.op), OpId(b.op), difference(a, b));
-                    Example::new([OpId(a.op), OpId(b.op)], text)
+                    let place = |dump: &Dump| dump.op.map_or(String::new(), |op| format!(" ({})", OpId(op)));
+                    let text = format!("{one}{} and {other}{} differ: {}", place(a), place(b), difference(a, b));
+                    Example::new([a.op, b.op].into_iter().flatten().map(OpId), text)
                 });
             }
         }
@@ -162,25 +196,15 @@ impl State for Reconcile {
             self.found.undecided(Why::Other(why.into()));
             return self.found;
         }
-        if let Some((replica, dump)) = dumps.iter().find(|(_, dump)| dump.op < self.last_change) {
+        if let Some((replica, dump)) = dumps.iter().find(|(_, dump)| dump.op < Some(self.last_change)) {
             let why = format!(
                 "rest is not shown: {replica} was dumped ({}) before the last acknowledged operation ended",
-                OpId(dump.op)
+                OpId(dump.op.unwrap_or_default())
             );
             self.found.undecided(Why::Other(why));
             return self.found;
         }
-        let differ = dumps.windows(2).any(|two| two[0].1.holds != two[1].1.holds);
-        match self.unknown.filter(|_| differ) {
-            Some(op) => {
-                let why = format!(
-                    "rest is not shown: replicas differ, and {}, whose outcome nobody knows, may have taken effect while they were dumped or after",
-                    OpId(op)
-                );
-                self.found.undecided(Why::Other(why));
-            }
-            None => self.compare(&dumps),
-        }
+        self.compare(&dumps);
         self.found
     }
 }
@@ -266,6 +290,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn replicas_may_be_dumped_into_files_for_which_somebody_vouches() {
+        let file = |name: &str, content: &str| crate::delivery::parse_dump(name, content.as_bytes()).unwrap();
+        let mut log = Vec::new();
+        then(&mut log, "write", "1", "1", "");
+        let same = [file("a", "[1 2]"), file("b", "[2 1]")];
+        let other = [file("a", "[1 2]"), file("b", "[1]"), file("c", "[2 1]")];
+        let check =
+            |log: &[Event], files: &[File], vouched| reconcile_files(&testing::history(log), files, vouched, 1000);
+        assert!(check(&log, &same, true).is_valid());
+        assert_eq!(check(&log, &other, true).count("replicas-differ"), 2);
+        for undecided in [check(&log, &other, false), check(&log, &same[..1], true)] {
+            assert!(!undecided.is_valid() && !undecided.is_invalid());
+        }
+        let event = |kind| Event { kind, process: 7, f: "write", value: "2".into(), extra: String::new() };
+        log.extend([event("invoke"), event("info")]);
+        assert!(!check(&log, &other, true).is_invalid(), "it may come later");
+        assert!(check(&log, &same, true).is_valid());
     }
 
     #[test]

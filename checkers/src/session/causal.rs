@@ -23,12 +23,12 @@
 use std::collections::VecDeque;
 
 use elench_formats::History;
-use rayon::prelude::*;
 
-use super::graph::{Beside, Graph, INITIAL, Map, Sweep, grouped};
+use super::graph::{Beside, Graph, INITIAL, Map, Sweep};
 use super::read::{Access, Accesses, Val};
 use super::tell::{Hop, How, Teller};
 use crate::budget::{Budget, Spent};
+use crate::dense::grouped;
 use crate::findings::{Example, Fact, Findings, Weight};
 use crate::graph::component::{Components, Walk};
 use crate::outcome::Why;
@@ -100,17 +100,7 @@ pub(super) fn check(
         search.run(own, initial);
         Part { findings: search.findings, holds: search.holds }
     };
-    let parts: Vec<Part> = if options.per_key {
-        let pairs: Vec<(u32, u32)> = all.list.iter().enumerate().map(|(i, a)| (a.key, i as u32)).collect();
-        let (starts, items) = grouped(all.keys.len(), &pairs);
-        let of = |key: usize| {
-            let own = &items[starts[key] as usize..starts[key + 1] as usize];
-            decide(&own.iter().map(|&i| all.list[i as usize]).collect::<Vec<_>>())
-        };
-        (0..all.keys.len()).into_par_iter().map(of).collect()
-    } else {
-        vec![decide(&all.list)]
-    };
+    let parts: Vec<Part> = if options.per_key { all.each_key(|_, own| decide(own)) } else { vec![decide(&all.list)] };
     let mut whole = Findings::new(examples);
     let mut holds = [Holds::Yes; 3];
     for part in parts {
@@ -207,7 +197,7 @@ impl Search<'_> {
     }
 
     /// One sweep: reads of the initial value that know of a write, and pairs of writes whose order a read tells.
-    fn hidden(&mut self, graph: &Graph, sweep: &Sweep<'_>, writers: &Writers) -> Result<Pasts, Spent> {
+    fn hidden(&mut self, graph: &Graph<'_>, sweep: &Sweep<'_>, writers: &Writers) -> Result<Pasts, Spent> {
         let mut found: Map<(u32, u32, u32), u32> = Map::default();
         let mut ends: Map<u32, Vec<u32>> = Map::default();
         let mut bad = Vec::new();
@@ -242,12 +232,12 @@ impl Search<'_> {
         }
         let mut hidden: Vec<Hidden> =
             found.into_iter().map(|((_, first, second), knows)| Hidden { first, second, knows }).collect();
-        hidden.sort_unstable_by_key(|h| (graph.op[h.knows as usize], h.knows, h.first, h.second));
+        hidden.sort_unstable_by_key(|h| (graph.op(h.knows), h.knows, h.first, h.second));
         Ok(Pasts { hidden, ends })
     }
 
     /// Which circles do these pairs close with causal order?
-    fn circles(&mut self, graph: &Graph, sweep: &Sweep<'_>, hidden: &[Hidden]) -> Result<(), Spent> {
+    fn circles(&mut self, graph: &Graph<'_>, sweep: &Sweep<'_>, hidden: &[Hidden]) -> Result<(), Spent> {
         // Circles of causal order alone were told already.
         if hidden.is_empty() {
             return Ok(());
@@ -299,7 +289,7 @@ impl Search<'_> {
     }
 
     /// Closes each session's happened-before. Sessions that never returned a write against causal order need none.
-    fn causal_memory(&mut self, graph: &Graph, writers: &Writers, pasts: &Pasts) {
+    fn causal_memory(&mut self, graph: &Graph<'_>, writers: &Writers, pasts: &Pasts) {
         let asked = self.weight(CausalModel::Cm) == Weight::Violation;
         let mut work = 0u64;
         let mut lanes: Vec<u32> = pasts.ends.keys().copied().collect();
@@ -345,7 +335,7 @@ struct Pasts {
 
 /// A session whose happened-before is being closed.
 struct Session<'a> {
-    graph: &'a Graph,
+    graph: &'a Graph<'a>,
     writers: &'a Writers,
     lane: u32,
     beside: Beside,
@@ -404,7 +394,8 @@ impl Session<'_> {
 
 /// The writes of each key by lane.
 struct Writers {
-    /// Where the runs of each key begin.
+    first_key: u32,
+    /// Where the runs of each key begin, from the first on.
     starts: Vec<u32>,
     /// Lane, and where its writes of the key begin and end.
     runs: Vec<(u32, u32, u32)>,
@@ -412,14 +403,17 @@ struct Writers {
 }
 
 impl Writers {
-    fn of(graph: &Graph) -> Writers {
-        let keys = graph.key.iter().max().map_or(0, |&k| k as usize + 1);
-        let pairs: Vec<(u32, u32)> = (0..graph.len() as u32)
-            .filter(|&node| graph.is_write(node))
-            .map(|node| (graph.key[node as usize], node))
-            .collect();
+    fn of(graph: &Graph<'_>) -> Writers {
+        let nodes = (0..graph.len() as u32).filter(|&node| graph.is_write(node));
+        let (first_key, keys) = graph.keys;
         // Nodes ascend by lane and within a lane, and grouping keeps their order.
-        let (of_key, writes) = grouped(keys, &pairs);
+        let (of_key, writes) = match keys {
+            1 => {
+                let writes: Vec<u32> = nodes.collect();
+                (vec![0, writes.len() as u32], writes)
+            }
+            _ => grouped(keys, nodes.map(|node| (graph.access(node).key - first_key, node))),
+        };
         let (mut starts, mut runs) = (vec![0], Vec::new());
         for key in 0..keys {
             let mut begin = of_key[key];
@@ -433,24 +427,25 @@ impl Writers {
             }
             starts.push(runs.len() as u32);
         }
-        Writers { starts, runs, writes }
+        Writers { first_key, starts, runs, writes }
     }
 
     fn runs(&self, key: u32) -> &[(u32, u32, u32)] {
-        &self.runs[self.starts[key as usize] as usize..self.starts[key as usize + 1] as usize]
+        let key = (key - self.first_key) as usize;
+        &self.runs[self.starts[key] as usize..self.starts[key + 1] as usize]
     }
 
     /// Some write of the read's key that the clock knows.
-    fn first_known(&self, graph: &Graph, read: u32, clock: &[u32]) -> Option<u32> {
-        let runs = self.runs(graph.key[read as usize]).iter();
+    fn first_known(&self, graph: &Graph<'_>, read: u32, clock: &[u32]) -> Option<u32> {
+        let runs = self.runs(graph.access(read).key).iter();
         runs.map(|&(lane, begin, _)| (lane, self.writes[begin as usize]))
             .find(|&(lane, write)| graph.place[write as usize] <= clock[lane as usize])
             .map(|(_, write)| write)
     }
 
     /// Of each lane the newest write of the read's key that the clock knows, unless the write that is read knows it too.
-    fn known_beyond(&self, graph: &Graph, read: u32, clock: &[u32], source: &[u32], mut tell: impl FnMut(u32)) {
-        for &(lane, begin, end) in self.runs(graph.key[read as usize]) {
+    fn known_beyond(&self, graph: &Graph<'_>, read: u32, clock: &[u32], source: &[u32], mut tell: impl FnMut(u32)) {
+        for &(lane, begin, end) in self.runs(graph.access(read).key) {
             let (known, before) = (clock[lane as usize], source[lane as usize]);
             if known <= before {
                 continue;
@@ -465,7 +460,7 @@ impl Writers {
 
     /// Where each lane ends for one that knows this much of it: after its last write known, or the last operation that led to a
     /// known write on a lane of its own; and its own lane at its end.
-    fn ends(&self, graph: &Graph, own: u32, past: &[u32]) -> Vec<u32> {
+    fn ends(&self, graph: &Graph<'_>, own: u32, past: &[u32]) -> Vec<u32> {
         let mut ends: Vec<u32> = (0..graph.lanes())
             .map(|lane| {
                 let nodes = graph.starts[lane]..graph.starts[lane + 1];
@@ -492,22 +487,24 @@ impl Writers {
 
 /// The graph with pairs of writes beside its own edges.
 struct Full<'a> {
-    graph: &'a Graph,
+    graph: &'a Graph<'a>,
+    out_starts: Vec<u32>,
+    out: Vec<u32>,
     starts: Vec<u32>,
     more: Vec<u32>,
     inside: Option<Vec<bool>>,
 }
 
 impl<'a> Full<'a> {
-    fn new(graph: &'a Graph, nodes: &[u32], hidden: &[Hidden]) -> Full<'a> {
-        let pairs: Vec<(u32, u32)> = hidden.iter().map(|h| (h.first, h.second)).collect();
-        let (starts, more) = grouped(graph.len(), &pairs);
+    fn new(graph: &'a Graph<'a>, nodes: &[u32], hidden: &[Hidden]) -> Full<'a> {
+        let (starts, more) = grouped(graph.len(), hidden.iter().map(|h| (h.first, h.second)));
+        let (out_starts, out) = graph.forward();
         let inside = (nodes.len() < graph.len()).then(|| {
             let mut inside = vec![false; graph.len()];
             nodes.iter().for_each(|&node| inside[node as usize] = true);
             inside
         });
-        Full { graph, starts, more, inside }
+        Full { graph, out_starts, out, starts, more, inside }
     }
 }
 
@@ -517,7 +514,8 @@ impl Walk for Full<'_> {
     }
 
     fn next(&self, node: u32, cursor: &mut u32) -> Option<u32> {
-        let (out, more) = (self.graph.out(node), (self.starts[node as usize], self.starts[node as usize + 1]));
+        let out = &self.out[self.out_starts[node as usize] as usize..self.out_starts[node as usize + 1] as usize];
+        let more = (self.starts[node as usize], self.starts[node as usize + 1]);
         loop {
             let at = *cursor as usize;
             *cursor += 1;
@@ -536,16 +534,16 @@ impl Walk for Full<'_> {
     }
 }
 
-fn components(graph: &Graph, nodes: &[u32], hidden: &[Hidden]) -> Components {
+fn components(graph: &Graph<'_>, nodes: &[u32], hidden: &[Hidden]) -> Components {
     Components::of(&Full::new(graph, nodes, hidden), nodes.iter().copied())
 }
 
 /// A circle of causal order for each set of nodes among these that lie on circles with each other.
-pub(super) fn causal_cycles(graph: &Graph, nodes: &[u32]) -> Vec<Vec<Hop>> {
+pub(super) fn causal_cycles(graph: &Graph<'_>, nodes: &[u32]) -> Vec<Vec<Hop>> {
     conflict_cycles(graph, nodes, &[])
 }
 
-fn conflict_cycles(graph: &Graph, nodes: &[u32], hidden: &[Hidden]) -> Vec<Vec<Hop>> {
+fn conflict_cycles(graph: &Graph<'_>, nodes: &[u32], hidden: &[Hidden]) -> Vec<Vec<Hop>> {
     if nodes.is_empty() {
         return Vec::new();
     }
@@ -558,19 +556,19 @@ fn conflict_cycles(graph: &Graph, nodes: &[u32], hidden: &[Hidden]) -> Vec<Vec<H
             continue;
         }
         // The circle begins at its earliest operation.
-        let begin = group.iter().copied().min_by_key(|&n| (graph.op[n as usize], n)).unwrap_or(group[0]);
+        let begin = group.iter().copied().min_by_key(|&n| (graph.op(n), n)).unwrap_or(group[0]);
         cycles.extend(search(graph, begin, begin, hidden, |node| components.same(node, begin)));
     }
     cycles
 }
 
 /// A shortest way from one node to another along causal order and these pairs.
-fn path(graph: &Graph, from: u32, to: u32, hidden: &[Hidden]) -> Option<Vec<Hop>> {
+fn path(graph: &Graph<'_>, from: u32, to: u32, hidden: &[Hidden]) -> Option<Vec<Hop>> {
     search(graph, from, to, hidden, |_| true)
 }
 
 /// Breadth first, backward; from a node to itself a circle.
-fn search(graph: &Graph, from: u32, to: u32, hidden: &[Hidden], inside: impl Fn(u32) -> bool) -> Option<Vec<Hop>> {
+fn search(graph: &Graph<'_>, from: u32, to: u32, hidden: &[Hidden], inside: impl Fn(u32) -> bool) -> Option<Vec<Hop>> {
     let mut into: Map<u32, Vec<Hidden>> = Map::default();
     hidden.iter().for_each(|h| into.entry(h.second).or_default().push(*h));
     let mut next: Map<u32, Hop> = Map::default();

@@ -9,16 +9,16 @@
 //!
 //! O(nodes · lanes) time with operations on whole clocks, O(nodes + (lanes alive + writes awaiting readers) · lanes) memory.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::hash::BuildHasher;
 
+use elench_formats::columns::Scalar;
 use foldhash::fast::FixedState;
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
 
 use super::read::{Access, Kind, Val};
 use crate::budget::{Budget, Reservation, Spent};
+use crate::dense::{NO_ID, ScalarIds, grouped};
 use crate::outcome::Status;
 
 pub(crate) type Map<K, V> = HashMap<K, V, FixedState>;
@@ -31,13 +31,14 @@ pub(crate) const INITIAL: u32 = u32::MAX - 1;
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Reads and writes, a lane after the other.
-#[derive(Debug, Default)]
-pub(crate) struct Graph {
-    /// The operation, by node.
-    pub op: Vec<u64>,
+#[derive(Debug)]
+pub(crate) struct Graph<'a> {
+    accesses: &'a [Access],
+    /// By node, the access; they ascend in each lane.
+    access: Vec<u32>,
+    /// By access, the node, or [`NONE`].
+    nodes: Vec<u32>,
     pub lane: Vec<u32>,
-    pub key: Vec<u32>,
-    pub value: Vec<Val>,
     /// Of a read: the write that it returns, or [`INITIAL`]; of a write [`WRITE`].
     pub source: Vec<u32>,
     /// Of a write: its place among the writes of its lane, from 1. Of a read: that of the last before it, or 0.
@@ -46,9 +47,8 @@ pub(crate) struct Graph {
     pub starts: Vec<u32>,
     /// By lane: the node of another lane that comes before its first, or [`NONE`].
     pub after: Vec<u32>,
-    /// By node, what it points to in other lanes.
-    out_starts: Vec<u32>,
-    out: Vec<u32>,
+    /// The first key, and how many there may be from it on.
+    pub keys: (u32, usize),
 }
 
 /// What a read returned that is wrong by itself, or cannot be used.
@@ -70,69 +70,167 @@ struct Writer {
     many: bool,
 }
 
-/// Writers by key and value. The table holds positions of accesses alone: 8 bytes and a bit each, and a read looks at a write that was not
-/// long ago.
+/// Integers of a key that are looked up in an array: those between the least and the greatest one written, where they are dense.
+#[derive(Clone, Copy)]
+struct Window {
+    least: i64,
+    len: u64,
+    /// Where it begins in the array.
+    from: u64,
+}
+
+/// Writers by key and value. Arrays and table hold positions of accesses alone, 4 bytes an integer of a window and 9 and some another value,
+/// and a read looks at a write that was not long ago.
 struct Writers<'a> {
     accesses: &'a [Access],
+    /// By key, from this one on. None, where keys are too many.
+    first_key: u32,
+    windows: Vec<Window>,
+    /// An access, and above it [`MANY`]; or [`NO_ID`].
+    near: Vec<u32>,
     table: HashTable<Writer>,
     hasher: FixedState,
 }
 
+/// In [`Writers::near`]. No memory holds as many accesses.
+const MANY: u32 = 1 << 31;
+/// Numbers of a window for each write, at most.
+const DENSE: u64 = 4;
+
 impl<'a> Writers<'a> {
     fn of(accesses: &'a [Access], initial: Val) -> Writers<'a> {
-        let writes = || accesses.iter().enumerate().filter(|(_, a)| a.kind == Kind::Write);
-        let table = HashTable::with_capacity(writes().count());
-        let mut all = Writers { accesses, table, hasher: FixedState::default() };
-        for (i, a) in writes() {
-            let (access, lives) = (i as u32, a.status != Status::Fail);
-            let hasher = &all.hasher;
-            let hash = |w: &Writer| hasher.hash_one(written(&accesses[w.access as usize]));
-            let same = |w: &Writer| written(&accesses[w.access as usize]) == written(a);
-            match all.table.entry(hasher.hash_one(written(a)), same, hash) {
-                Entry::Vacant(new) => {
-                    new.insert(Writer { access, many: lives && a.value == initial });
+        let (first_key, windows, room) = windows(accesses);
+        let (near, table, hasher) = (vec![NO_ID; room], HashTable::new(), FixedState::default());
+        let mut all = Writers { accesses, first_key, windows, near, table, hasher };
+        for (i, a) in accesses.iter().enumerate().filter(|(_, a)| a.kind == Kind::Write) {
+            let lives = a.status != Status::Fail;
+            let new = Writer { access: i as u32, many: lives && a.value() == initial };
+            match all.slot(a.key, a.value()) {
+                Some(at) => {
+                    let known = all.unpack(all.near[at]).map_or(new, |known| all.beside(known, new, lives));
+                    all.near[at] = known.access | if known.many { MANY } else { 0 };
                 }
-                Entry::Occupied(mut known) if lives => {
-                    let known = known.get_mut();
-                    let failed = accesses[known.access as usize].status == Status::Fail;
-                    known.many |= !failed || a.value == initial;
-                    if failed {
-                        known.access = access;
-                    }
-                }
-                Entry::Occupied(_) => {}
+                None => all.add(a, new, lives),
             }
         }
         all
     }
 
+    /// Two that wrote the same value, the second of which may have failed.
+    fn beside(&self, known: Writer, new: Writer, lives: bool) -> Writer {
+        match (lives, self.accesses[known.access as usize].status == Status::Fail) {
+            (false, _) => known,
+            (true, true) => Writer { access: new.access, many: known.many || new.many },
+            (true, false) => Writer { many: true, ..known },
+        }
+    }
+
+    /// Of a value that is in no window.
+    fn add(&mut self, a: &Access, new: Writer, lives: bool) {
+        let accesses = self.accesses;
+        let hasher = &self.hasher;
+        let hash = |w: &Writer| hasher.hash_one(written(&accesses[w.access as usize]));
+        let same = |w: &Writer| written(&accesses[w.access as usize]) == written(a);
+        let known = match self.table.entry(hasher.hash_one(written(a)), same, hash) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(at) => {
+                at.insert(new);
+                return;
+            }
+        };
+        let both = self.beside(known, new, lives);
+        if let Some(known) = self.table.find_mut(self.hasher.hash_one(written(a)), same) {
+            *known = both;
+        }
+    }
+
+    fn unpack(&self, near: u32) -> Option<Writer> {
+        (near != NO_ID).then_some(Writer { access: near & !MANY, many: near & MANY != 0 })
+    }
+
+    fn slot(&self, key: u32, value: Val) -> Option<usize> {
+        let Val::Int(n) = value else { return None };
+        let window = self.windows.get(key.wrapping_sub(self.first_key) as usize)?;
+        let off = n.wrapping_sub(window.least) as u64;
+        (n >= window.least && off < window.len).then(|| (window.from + off) as usize)
+    }
+
     fn get(&self, key: u32, value: Val) -> Option<Writer> {
+        if let Some(at) = self.slot(key, value) {
+            return self.unpack(self.near[at]);
+        }
         let same = |w: &Writer| written(&self.accesses[w.access as usize]) == (key, value);
         self.table.find(self.hasher.hash_one((key, value)), same).copied()
     }
 }
 
-fn written(access: &Access) -> (u32, Val) {
-    (access.key, access.value)
+/// The least integer written, the greatest, and how many.
+#[derive(Clone, Copy)]
+struct Span(i64, i64, u64);
+
+impl Span {
+    const NONE: Span = Span(i64::MAX, i64::MIN, 0);
+
+    fn and(self, value: Val) -> Span {
+        match value {
+            Val::Int(n) => Span(self.0.min(n), self.1.max(n), self.2 + 1),
+            _ => self,
+        }
+    }
 }
 
-impl Graph {
+/// A window a key, from which key on, and how long they are together.
+fn windows(accesses: &[Access]) -> (u32, Vec<Window>, usize) {
+    let writes = || accesses.iter().filter(|a| a.kind == Kind::Write);
+    let (mut least, mut most, mut count, mut all) = (u32::MAX, 0, 0, Span::NONE);
+    for a in writes() {
+        (least, most, count, all) = (least.min(a.key), most.max(a.key), count + 1, all.and(a.value()));
+    }
+    if count == 0 || (most - least) as usize > count {
+        return (0, Vec::new(), 0);
+    }
+    let mut of_key = vec![all];
+    if most > least {
+        of_key = vec![Span::NONE; (most - least) as usize + 1];
+        for a in writes() {
+            let span = &mut of_key[(a.key - least) as usize];
+            *span = span.and(a.value());
+        }
+    }
+    let mut from = 0;
+    let window = |Span(low, high, count): Span| {
+        let dense = count > 0 && high.abs_diff(low) < DENSE * count;
+        let len = if dense { high.abs_diff(low) + 1 } else { 0 };
+        from += len;
+        Window { least: low, len, from: from - len }
+    };
+    let windows = of_key.into_iter().map(window).collect();
+    (least, windows, from as usize)
+}
+
+fn written(access: &Access) -> (u32, Val) {
+    (access.key, access.value())
+}
+
+impl<'a> Graph<'a> {
     /// From the accesses of some keys, in the order of their invocations; and the reads that are wrong by themselves, which are
     /// in no graph. O(n).
-    pub(crate) fn build(accesses: &[Access], initial: Val) -> (Graph, Vec<Odd>) {
+    pub(crate) fn build(accesses: &'a [Access], initial: Val) -> (Graph<'a>, Vec<Odd>) {
         let writers = Writers::of(accesses, initial);
         let mut odd = Vec::new();
-        // By access: of a read the access it returns, INITIAL, or NONE where it says nothing; of a write whether anybody read it.
+        // By access: of a read the access it returns, INITIAL, or NONE where it says nothing; of a write of unknown outcome whether anybody read it.
         let mut returns = vec![NONE; accesses.len()];
         let mut was_read = vec![false; accesses.len()];
         for (i, a) in accesses.iter().enumerate().filter(|(_, a)| a.kind == Kind::Read) {
-            match writers.get(a.key, a.value) {
+            match writers.get(a.key, a.value()) {
                 Some(Writer { many: false, access }) if accesses[access as usize].status != Status::Fail => {
                     returns[i] = access;
-                    was_read[access as usize] = true;
+                    if accesses[access as usize].status == Status::Info {
+                        was_read[access as usize] = true;
+                    }
                 }
                 Some(Writer { many: true, .. }) => odd.push(Odd::Ambiguous { read: *a }),
-                _ if a.value == initial => returns[i] = INITIAL,
+                _ if a.value() == initial => returns[i] = INITIAL,
                 Some(Writer { access, .. }) => {
                     odd.push(Odd::Aborted { read: *a, write: accesses[access as usize].op });
                 }
@@ -144,76 +242,65 @@ impl Graph {
             // A write that may have happened and that nobody read says nothing.
             Kind::Write => accesses[i].status == Status::Ok || (accesses[i].status == Status::Info && was_read[i]),
         };
-        let mut graph = Graph::default();
-        graph.lay_out(accesses, &(0..accesses.len()).filter(|&i| said(i)).collect::<Vec<_>>(), &returns);
-        (graph, odd)
+        drop(writers);
+        let lanes = Lanes::of(accesses, said);
+        (Graph::laid_out(accesses, lanes, &returns), odd)
     }
 
-    fn lay_out(&mut self, accesses: &[Access], said: &[usize], returns: &[u32]) {
-        let mut sessions: Map<u32, u32> = Map::default();
-        let mut lanes: Vec<Vec<u32>> = Vec::new();
-        for &i in said {
-            let lane = *sessions.entry(accesses[i].session).or_insert_with(|| {
-                lanes.push(Vec::new());
-                lanes.len() as u32 - 1
-            });
-            lanes[lane as usize].push(i as u32);
+    fn laid_out(accesses: &'a [Access], lanes: Lanes, returns: &[u32]) -> Graph<'a> {
+        let Lanes { lane_of: mut nodes, lens, own } = lanes;
+        let mut starts = Vec::with_capacity(lens.len() + own.len() + 1);
+        let mut len = 0;
+        for lane in lens.iter().copied().chain(own.iter().map(|_| 1)) {
+            starts.push(len);
+            len += lane;
         }
-        // A lane of its own for each write of unknown outcome that is not the last of its session: its predecessor by access.
-        let mut own: Vec<(u32, u32)> = Vec::new();
-        for lane in &mut lanes {
-            let last = lane.last().copied();
-            let mut before = NONE;
-            lane.retain(|&i| {
-                let a = &accesses[i as usize];
-                if a.kind == Kind::Write && a.status == Status::Info && Some(i) != last {
-                    own.push((i, before));
-                    return false;
-                }
-                before = i;
-                true
-            });
-        }
-        let mut node_of = vec![NONE; accesses.len()];
-        let own_lanes = own.iter().map(|&(i, before)| (vec![i], before));
-        let all = lanes.into_iter().map(|lane| (lane, NONE)).chain(own_lanes);
-        for (lane, before) in all {
-            self.starts.push(self.op.len() as u32);
-            self.after.push(before);
-            let mut place = 0;
-            for i in lane {
-                let a = &accesses[i as usize];
-                node_of[i as usize] = self.op.len() as u32;
-                place += u32::from(a.kind == Kind::Write);
-                self.op.push(a.op);
-                self.lane.push(self.starts.len() as u32 - 1);
-                self.key.push(a.key);
-                self.value.push(a.value);
-                self.source.push(if a.kind == Kind::Write { WRITE } else { returns[i as usize] });
-                self.place.push(place);
+        starts.push(len);
+        let blank = || vec![0; len as usize];
+        let (mut access, mut lane_of, mut source, mut place) = (blank(), blank(), blank(), blank());
+        let (mut first_key, mut end_key) = (u32::MAX, 0);
+        // By lane, its next node and its writes so far.
+        let mut next: Vec<(u32, u32)> = starts.iter().map(|&start| (start, 0)).collect();
+        for (i, a) in accesses.iter().enumerate() {
+            let lane = nodes[i];
+            if lane == NONE {
+                continue;
             }
+            (first_key, end_key) = (first_key.min(a.key), end_key.max(a.key + 1));
+            let (node, writes) = &mut next[lane as usize];
+            let at = *node as usize;
+            *writes += u32::from(a.kind == Kind::Write);
+            (access[at], lane_of[at], place[at]) = (i as u32, lane, *writes);
+            source[at] = if a.kind == Kind::Write { WRITE } else { returns[i] };
+            nodes[i] = *node;
+            *node += 1;
         }
-        self.starts.push(self.op.len() as u32);
-        for source in self.source.iter_mut().filter(|s| **s < INITIAL) {
-            *source = node_of[*source as usize];
+        for source in source.iter_mut().filter(|s| **s < INITIAL) {
+            *source = nodes[*source as usize];
         }
-        for before in self.after.iter_mut().filter(|b| **b != NONE) {
-            *before = node_of[*before as usize];
-        }
-        self.point();
+        let before = own.iter().map(|&(_, before)| if before == NONE { NONE } else { nodes[before as usize] });
+        let after = lens.iter().map(|_| NONE).chain(before).collect();
+        let keys = (first_key, end_key.saturating_sub(first_key) as usize);
+        Graph { accesses, access, nodes, lane: lane_of, source, place, starts, after, keys }
     }
 
-    /// Edges beside those along lanes, forward.
-    fn point(&mut self) {
-        let mut pairs: Vec<(u32, u32)> = Vec::new();
-        for node in 0..self.len() as u32 {
-            pairs.extend(self.across(node).map(|from| (from, node)));
-        }
-        (self.out_starts, self.out) = grouped(self.len(), &pairs);
+    /// What each node points to beside the next of its lane, grouped.
+    pub(crate) fn forward(&self) -> (Vec<u32>, Vec<u32>) {
+        let pairs = (0..self.len() as u32).flat_map(|node| self.across(node).map(move |from| (from, node)));
+        grouped(self.len(), pairs)
+    }
+
+    pub(crate) fn access(&self, node: u32) -> &Access {
+        &self.accesses[self.access[node as usize] as usize]
+    }
+
+    /// The operation, by the index of its invocation.
+    pub(crate) fn op(&self, node: u32) -> u64 {
+        self.access(node).op
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.op.len()
+        self.access.len()
     }
 
     pub(crate) fn lanes(&self) -> usize {
@@ -242,37 +329,63 @@ impl Graph {
     /// The operation of another lane that comes before a lane of its own.
     pub(crate) fn led_by(&self, node: u32) -> Option<u32> {
         let lane = self.lane[node as usize] as usize;
-        Some(self.after[lane]).filter(|&after| self.starts[lane] == node && after != NONE)
+        Some(self.after[lane]).filter(|&after| after != NONE && self.starts[lane] == node)
     }
 
     /// What points to a node beside the one before it in its lane.
-    pub(crate) fn across(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn across(&self, node: u32) -> impl Iterator<Item = u32> + Clone + use<> {
         self.writer(node).into_iter().chain(self.led_by(node))
-    }
-
-    /// What a node points to beside the next of its lane.
-    pub(crate) fn out(&self, node: u32) -> &[u32] {
-        &self.out[self.out_starts[node as usize] as usize..self.out_starts[node as usize + 1] as usize]
     }
 }
 
-/// Pairs grouped by their first part: where each group begins, and second parts.
-pub(crate) fn grouped(n: usize, pairs: &[(u32, u32)]) -> (Vec<u32>, Vec<u32>) {
-    let mut starts = vec![0u32; n + 2];
-    for &(from, _) in pairs {
-        starts[from as usize + 2] += 1;
+/// Which access is of which lane?
+struct Lanes {
+    /// By access: its lane, or [`NONE`] where it says nothing.
+    lane_of: Vec<u32>,
+    /// By lane of a session, how many.
+    lens: Vec<u32>,
+    /// What has a lane of its own, after those of sessions, and the access before it.
+    own: Vec<(u32, u32)>,
+}
+
+impl Lanes {
+    /// A lane of its own for each write of unknown outcome that is not the last of its session.
+    fn of(accesses: &[Access], said: impl Fn(usize) -> bool) -> Lanes {
+        let mut sessions = ScalarIds::default();
+        let mut lane_of = vec![NONE; accesses.len()];
+        let (mut last, mut lens): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+        let mut unknown: Vec<u32> = Vec::new();
+        for (i, a) in accesses.iter().enumerate().filter(|(i, _)| said(*i)) {
+            let (lane, new) = sessions.id(Scalar::Int(i64::from(a.session)));
+            if new {
+                last.push(NONE);
+                lens.push(0);
+            }
+            lane_of[i] = lane;
+            last[lane as usize] = i as u32;
+            lens[lane as usize] += 1;
+            if a.kind == Kind::Write && a.status == Status::Info {
+                unknown.push(i as u32);
+            }
+        }
+        unknown.retain(|&i| last[lane_of[i as usize] as usize] != i);
+        let mut own: Vec<(u32, u32)> = Vec::new();
+        if !unknown.is_empty() {
+            let mut before = vec![NONE; last.len()];
+            let mut unknown = unknown.into_iter().peekable();
+            for (i, lane) in lane_of.iter_mut().enumerate().filter(|(_, lane)| **lane != NONE) {
+                let of = *lane as usize;
+                if unknown.next_if_eq(&(i as u32)).is_some() {
+                    *lane = (last.len() + own.len()) as u32;
+                    own.push((i as u32, before[of]));
+                    lens[of] -= 1;
+                } else {
+                    before[of] = i as u32;
+                }
+            }
+        }
+        Lanes { lane_of, lens, own }
     }
-    for i in 2..starts.len() {
-        starts[i] += starts[i - 1];
-    }
-    let mut items = vec![0; pairs.len()];
-    for &(from, to) in pairs {
-        let at = &mut starts[from as usize + 1];
-        items[*at as usize] = to;
-        *at += 1;
-    }
-    starts.pop();
-    (starts, items)
 }
 
 /// Edges between writes beside those of the graph, and how much of each lane counts.
@@ -286,11 +399,11 @@ pub(crate) struct Beside {
 
 impl Beside {
     /// All nodes, no more edges.
-    pub(crate) fn nothing(graph: &Graph) -> Beside {
+    pub(crate) fn nothing(graph: &Graph<'_>) -> Beside {
         Beside { ends: graph.starts[1..].to_vec(), edges: Vec::new() }
     }
 
-    fn counts(&self, graph: &Graph, node: u32) -> bool {
+    fn counts(&self, graph: &Graph<'_>, node: u32) -> bool {
         node < self.ends[graph.lane[node as usize] as usize]
     }
 }
@@ -298,14 +411,12 @@ impl Beside {
 /// A topological order of the nodes that count, and clocks along it.
 #[derive(Debug)]
 pub(crate) struct Sweep<'g> {
-    graph: &'g Graph,
+    graph: &'g Graph<'g>,
     beside: &'g Beside,
     /// Nodes in order; those on cycles and after them are missing.
     pub order: Vec<u32>,
     in_starts: Vec<u32>,
     into: Vec<u32>,
-    /// How many will want to read the clock of a node.
-    wanted: Vec<u32>,
 }
 
 /// What is known at a node.
@@ -318,38 +429,63 @@ pub(crate) struct Known<'a> {
 }
 
 impl<'g> Sweep<'g> {
-    /// Among nodes that could come next, the one invoked first does: then few clocks wait for readers. O(n log lanes).
-    pub(crate) fn new(graph: &'g Graph, beside: &'g Beside) -> Sweep<'g> {
-        let flipped: Vec<(u32, u32)> = beside.edges.iter().map(|&(from, to)| (to, from)).collect();
-        let (in_starts, into) = grouped(graph.len(), &flipped);
-        let (out_starts, out) = grouped(graph.len(), &beside.edges);
-        let mut waits = vec![0u32; graph.len()];
-        let mut wanted = vec![0u32; graph.len()];
-        let mut ready = BinaryHeap::new();
-        for lane in 0..graph.lanes() {
-            for node in graph.starts[lane]..beside.ends[lane] {
-                let more = in_starts[node as usize + 1] - in_starts[node as usize];
-                waits[node as usize] = graph.across(node).count() as u32 + u32::from(node != graph.starts[lane]) + more;
-                let out = graph.out(node).iter().filter(|&&to| beside.counts(graph, to)).count() as u32;
-                wanted[node as usize] = out + out_starts[node as usize + 1] - out_starts[node as usize];
-                if waits[node as usize] == 0 {
-                    ready.push(Reverse((graph.op[node as usize], node)));
+    /// In the order of invocations, except that a node waits for what comes before it, and its lane with it: then few clocks wait for
+    /// readers. O(n).
+    pub(crate) fn new(graph: &'g Graph<'g>, beside: &'g Beside) -> Sweep<'g> {
+        let (in_starts, into) = match beside.edges.is_empty() {
+            true => Default::default(),
+            false => grouped(graph.len(), beside.edges.iter().map(|&(from, to)| (to, from))),
+        };
+        let mut sweep = Sweep { graph, beside, order: Vec::with_capacity(graph.len()), in_starts, into };
+        // By lane, the first that is not in the order yet.
+        let mut heads = graph.starts[..graph.lanes()].to_vec();
+        // By node, those that wait for it.
+        let mut waiting: Map<u32, Vec<u32>> = Map::default();
+        let mut waits = false;
+        let mut ready: Vec<u32> = Vec::new();
+        for (i, &node) in graph.nodes.iter().enumerate().filter(|(_, node)| **node != NONE) {
+            let mut next = Some(node);
+            while let Some(node) = next.take().or_else(|| ready.pop()) {
+                let lane = graph.lane[node as usize] as usize;
+                if heads[lane] != node || node >= beside.ends[lane] {
+                    continue;
+                }
+                let is_ahead = |from: &u32| *from >= heads[graph.lane[*from as usize] as usize];
+                if let Some(from) = sweep.before(node).find(is_ahead) {
+                    waits = true;
+                    waiting.entry(from).or_default().push(node);
+                    continue;
+                }
+                sweep.order.push(node);
+                heads[lane] += 1;
+                if waits {
+                    // What was passed while it had to wait.
+                    ready.extend(graph.next(node).filter(|&next| (graph.access[next as usize] as usize) < i));
+                    ready.extend(waiting.remove(&node).into_iter().flatten());
                 }
             }
         }
-        let mut order = Vec::with_capacity(graph.len());
-        while let Some(Reverse((_, node))) = ready.pop() {
-            order.push(node);
-            let more = &out[out_starts[node as usize] as usize..out_starts[node as usize + 1] as usize];
-            let all = graph.next(node).into_iter().chain(graph.out(node).iter().copied()).chain(more.iter().copied());
-            for to in all.filter(|&to| beside.counts(graph, to)) {
-                waits[to as usize] -= 1;
-                if waits[to as usize] == 0 {
-                    ready.push(Reverse((graph.op[to as usize], to)));
-                }
-            }
+        sweep
+    }
+
+    /// What comes before a node, beside the one before it in its lane.
+    fn before(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
+        self.graph.across(node).chain(self.more(node).iter().copied())
+    }
+
+    /// What the edges beside those of the graph say comes before a node.
+    fn more(&self, node: u32) -> &[u32] {
+        match self.into.is_empty() {
+            true => &[],
+            false => &self.into[self.in_starts[node as usize] as usize..self.in_starts[node as usize + 1] as usize],
         }
-        Sweep { graph, beside, order, in_starts, into, wanted }
+    }
+
+    /// By node, how many will want to read its clock.
+    fn wanted(&self) -> Vec<u32> {
+        let mut wanted = vec![0; self.graph.len()];
+        self.order.iter().for_each(|&node| self.before(node).for_each(|from| wanted[from as usize] += 1));
+        wanted
     }
 
     /// Nodes that count and are not in the order: those on cycles, and those after them.
@@ -368,7 +504,7 @@ impl<'g> Sweep<'g> {
     pub(crate) fn clocks(&self, budget: &Budget, mut visit: impl FnMut(Known<'_>)) -> Result<(), Spent> {
         let (graph, lanes) = (self.graph, self.graph.lanes());
         let mut store = Store::new(graph.len(), lanes, budget);
-        let mut wanted = self.wanted.clone();
+        let mut wanted = self.wanted();
         let mut current: Vec<Option<Box<[u32]>>> = vec![None; lanes];
         let mut work = 0usize;
         for &node in &self.order {
@@ -381,8 +517,7 @@ impl<'g> Sweep<'g> {
             }
             let (at, lane) = (node as usize, graph.lane[node as usize] as usize);
             let mut clock = current[lane].take().unwrap_or_else(|| store.blank());
-            let more = &self.into[self.in_starts[at] as usize..self.in_starts[at + 1] as usize];
-            for &from in more.iter().chain(&graph.led_by(node)) {
+            for &from in self.more(node).iter().chain(&graph.led_by(node)) {
                 store.add(from, &mut clock, &mut wanted);
             }
             if graph.is_write(node) {

@@ -11,7 +11,9 @@ use elench_formats::history::OpRef;
 use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use rayon::prelude::*;
 
+use crate::dense::{NO_ID, ScalarIds, group, grouped};
 use crate::findings::ended;
 use crate::named::{ByName, Tally};
 use crate::outcome::{Coverage, Status};
@@ -46,7 +48,7 @@ pub(crate) enum Kind {
     Write,
 }
 
-/// One read or write.
+/// One read or write, in 32 bytes: all that is asked of a history is asked of these, several times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     /// The operation, by the index of its invocation.
@@ -56,15 +58,37 @@ pub(crate) struct Access {
     pub key: u32,
     pub kind: Kind,
     pub status: Status,
-    pub value: Val,
-    /// Its version or offset, where known.
-    pub version: Option<i64>,
+    /// Which of [`Val`] it is, and the integer or id.
+    form: Form,
+    bits: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Nil,
+    Int,
+    Text,
+    Other,
+}
+
+impl Access {
+    #[inline]
+    pub(crate) fn value(&self) -> Val {
+        match self.form {
+            Form::Nil => Val::Nil,
+            Form::Int => Val::Int(self.bits),
+            Form::Text => Val::Text(self.bits as u32),
+            Form::Other => Val::Other(self.bits as u32),
+        }
+    }
 }
 
 /// All accesses of a history.
 #[derive(Debug)]
 pub(crate) struct Accesses {
     pub list: Vec<Access>,
+    /// By access, its version or offset, where known. None at all where values tell the order.
+    pub versions: Vec<Option<i64>>,
     pub sessions: u32,
     pub keys: Vec<Scalar>,
     pub order: Order,
@@ -84,6 +108,16 @@ impl Accesses {
             Val::Text(t) => history.texts().get(t).to_string(),
             Val::Other(id) => self.others[id as usize].clone(),
         }
+    }
+
+    /// What is found of each key's accesses, in parallel. Where there is but one key they are not copied.
+    pub(crate) fn each_key<T: Send>(&self, of: impl Fn(usize, &[Access]) -> T + Sync) -> Vec<T> {
+        if self.keys.len() == 1 {
+            return vec![of(0, &self.list)];
+        }
+        let by_key = grouped(self.keys.len(), self.list.iter().enumerate().map(|(i, a)| (a.key, i as u32)));
+        let own = |key| group(&by_key, key).iter().map(|&i| self.list[i as usize]).collect::<Vec<Access>>();
+        (0..self.keys.len()).into_par_iter().map(|key| of(key, &own(key))).collect()
     }
 
     /// The text of a key, where there is one.
@@ -248,10 +282,16 @@ enum Raw {
 pub(crate) struct Reader {
     order: Order,
     names: ByName<Means>,
-    /// What was read so far.
+    /// What was read so far, and versions where they tell the order.
     pub list: Vec<Access>,
-    /// By process, how often it began anew, and the name of the session.
-    sessions: Map<(i64, u32, u32), u32>,
+    pub versions: Vec<Option<i64>>,
+    processes: ScalarIds,
+    /// By process: the session of what it did without beginning anew and without a name, or [`NO_ID`].
+    plain: Vec<u32>,
+    /// Of all else: by process, how often it began anew, and the name of the session.
+    named: Map<(i64, u32, u32), u32>,
+    /// How many there are.
+    sessions: u32,
     /// Of logs: how often each process has begun anew.
     begun: Map<i64, u32>,
     keys: Vec<Scalar>,
@@ -268,7 +308,11 @@ impl Reader {
             order,
             names: Means::names(),
             list: Vec::new(),
-            sessions: Map::default(),
+            versions: Vec::new(),
+            processes: ScalarIds::default(),
+            plain: Vec::new(),
+            named: Map::default(),
+            sessions: 0,
             begun: Map::default(),
             keys: Vec::new(),
             key_ids: Map::default(),
@@ -457,13 +501,40 @@ impl Reader {
         let process = op.process().ok_or_else(|| {
             format!("the recorder does not say which process did operation {}, so its session is not known", op.index())
         })?;
+        let session = self.session(op, process);
+        let key = self.key(key);
+        let (form, bits) = match value {
+            Val::Nil => (Form::Nil, 0),
+            Val::Int(n) => (Form::Int, n),
+            Val::Text(id) => (Form::Text, i64::from(id)),
+            Val::Other(id) => (Form::Other, i64::from(id)),
+        };
+        self.list.push(Access { op: op.index(), session, key, kind, status: ended(op), form, bits });
+        if self.order != Order::Values {
+            self.versions.push(version);
+        }
+        Ok(())
+    }
+
+    fn session(&mut self, op: &OpRef<'_>, process: i64) -> u32 {
         let begun = if self.begun.is_empty() { 0 } else { self.begun.get(&process).copied().unwrap_or(0) };
         let named = op.extra("session").map_or(0, |text| self.other(text.to_string()) + 1);
-        let next = self.sessions.len() as u32;
-        let session = *self.sessions.entry((process, begun, named)).or_insert(next);
-        let key = self.key(key);
-        self.list.push(Access { op: op.index(), session, key, kind, status: ended(op), value, version });
-        Ok(())
+        let next = self.sessions;
+        let session = if begun == 0 && named == 0 {
+            let (id, new) = self.processes.id(Scalar::Int(process));
+            if new {
+                self.plain.push(NO_ID);
+            }
+            let known = &mut self.plain[id as usize];
+            if *known == NO_ID {
+                *known = next;
+            }
+            *known
+        } else {
+            *self.named.entry((process, begun, named)).or_insert(next)
+        };
+        self.sessions += u32::from(session == next);
+        session
     }
 
     fn key(&mut self, key: Scalar) -> u32 {
@@ -486,28 +557,39 @@ impl Reader {
         }
         let mut coverage = Coverage::default();
         self.tally.tell(&mut coverage);
-        let (list, silent) = without_silent_reads(self.list, *initial == Value::Nil);
-        Ok(Accesses {
-            list,
-            sessions: self.sessions.len() as u32,
+        let mut all = Accesses {
+            list: self.list,
+            versions: self.versions,
+            sessions: self.sessions,
             keys: self.keys,
             order: self.order,
             coverage,
-            silent,
+            silent: 0,
             others: self.others,
-        })
+        };
+        if *initial != Value::Nil {
+            all.forget_silent_reads();
+        }
+        Ok(all)
     }
 }
 
-/// Where a register can never be nil, a read of nil is a client that got no value.
-fn without_silent_reads(list: Vec<Access>, initially_nil: bool) -> (Vec<Access>, u64) {
-    let is_nil = |a: &Access| a.value == Val::Nil && a.version.is_none();
-    let written = list.iter().any(|a| a.kind == Kind::Write && a.status != Status::Fail && is_nil(a));
-    if initially_nil || written {
-        return (list, 0);
+impl Accesses {
+    /// Where a register can never be nil, a read of nil is a client that got no value.
+    fn forget_silent_reads(&mut self) {
+        let says = |i: usize, a: &Access| a.value() != Val::Nil || self.versions.get(i).is_some_and(Option::is_some);
+        let silent: Vec<bool> = self.list.iter().enumerate().map(|(i, a)| !says(i, a)).collect();
+        let writes = |(a, silent): (&Access, &bool)| *silent && a.kind == Kind::Write && a.status != Status::Fail;
+        if self.list.iter().zip(&silent).any(writes) {
+            return;
+        }
+        let before = self.list.len();
+        let stays = self.list.iter().zip(&silent).map(|(a, silent)| a.kind == Kind::Write || !silent);
+        let stays: Vec<bool> = stays.collect();
+        let mut of = stays.iter();
+        self.list.retain(|_| of.next().copied().unwrap_or(true));
+        let mut of = stays.iter();
+        self.versions.retain(|_| of.next().copied().unwrap_or(true));
+        self.silent = (before - self.list.len()) as u64;
     }
-    let before = list.len();
-    let list: Vec<Access> = list.into_iter().filter(|a| a.kind == Kind::Write || !is_nil(a)).collect();
-    let silent = before - list.len();
-    (list, silent as u64)
 }

@@ -51,27 +51,27 @@ impl Teller<'_> {
         row.and_then(|row| self.history.op(row).process()).map_or(String::new(), |p| format!(" of process {p}"))
     }
 
-    fn value(&self, graph: &Graph, node: u32) -> String {
-        let value = self.accesses.show(self.history, graph.value[node as usize]);
-        match self.accesses.show_key(self.history, graph.key[node as usize]) {
+    fn value(&self, graph: &Graph<'_>, node: u32) -> String {
+        let value = self.accesses.show(self.history, graph.access(node).value());
+        match self.accesses.show_key(self.history, graph.access(node).key) {
             Some(key) => format!("{value} (key {key})"),
             None => value,
         }
     }
 
     /// `op 3 of process 1 wrote 5`.
-    pub(super) fn node(&self, graph: &Graph, node: u32) -> String {
-        let op = graph.op[node as usize];
+    pub(super) fn node(&self, graph: &Graph<'_>, node: u32) -> String {
+        let op = graph.op(node);
         let did = if graph.is_write(node) { "wrote" } else { "read" };
         format!("op {op}{} {did} {}", self.process(op), self.value(graph, node))
     }
 
-    fn version(&self, graph: &Graph, version: u32) -> String {
+    fn version(&self, graph: &Graph<'_>, version: u32) -> String {
         if version as usize == graph.len() { "the initial value".into() } else { self.value(graph, version) }
     }
 
     /// A circle of versions in words, and its operations.
-    pub(super) fn circle(&self, graph: &Graph, steps: &[Step]) -> (Vec<OpId>, String) {
+    pub(super) fn circle(&self, graph: &Graph<'_>, steps: &[Step]) -> (Vec<OpId>, String) {
         let mut nodes: Vec<u32> = Vec::new();
         let mut texts = Vec::new();
         for step in steps {
@@ -89,7 +89,7 @@ impl Teller<'_> {
     }
 
     /// A path of causes in words: what one session did in between is left out.
-    pub(super) fn path(&self, graph: &Graph, hops: &[Hop]) -> String {
+    pub(super) fn path(&self, graph: &Graph<'_>, hops: &[Hop]) -> String {
         let Some(first) = hops.first() else { return String::new() };
         let mut text = self.node(graph, first.from);
         for hop in shortened(hops) {
@@ -106,7 +106,7 @@ impl Teller<'_> {
     }
 
     /// A path or circle as an example.
-    pub(super) fn example(&self, graph: &Graph, hops: &[Hop], words: impl FnOnce(&str) -> String) -> Example {
+    pub(super) fn example(&self, graph: &Graph<'_>, hops: &[Hop], words: impl FnOnce(&str) -> String) -> Example {
         let hops = shortened(hops);
         let mut nodes: Vec<u32> = hops.iter().flat_map(|hop| [hop.from, hop.to]).collect();
         nodes.extend(hops.iter().filter_map(|hop| if let How::Hides(read) = hop.how { Some(read) } else { None }));
@@ -116,7 +116,7 @@ impl Teller<'_> {
     /// Reads that are wrong by themselves, or that say nothing.
     pub(super) fn odd(&self, odd: &[Odd], findings: &mut Findings) {
         let show = |read: &Access| {
-            let value = self.accesses.show(self.history, read.value);
+            let value = self.accesses.show(self.history, read.value());
             let key = self.accesses.show_key(self.history, read.key);
             let did = if read.kind == Kind::Read { "read" } else { "wrote" };
             (key, format!("op {}{} {did} {value}", read.op, self.process(read.op)))
@@ -166,8 +166,8 @@ fn shortened(hops: &[Hop]) -> Vec<Hop> {
 }
 
 /// The operations of nodes, each once, in order of invocation.
-fn ops(graph: &Graph, nodes: Vec<u32>) -> Vec<OpId> {
-    let mut ops: Vec<OpId> = nodes.into_iter().filter(|&n| n != NONE).map(|n| OpId(graph.op[n as usize])).collect();
+fn ops(graph: &Graph<'_>, nodes: Vec<u32>) -> Vec<OpId> {
+    let mut ops: Vec<OpId> = nodes.into_iter().filter(|&n| n != NONE).map(|n| OpId(graph.op(n))).collect();
     ops.sort_unstable();
     ops.dedup();
     ops

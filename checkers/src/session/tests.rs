@@ -51,6 +51,31 @@ fn history(text: &str) -> History {
 }
 
 #[test]
+fn a_key_of_which_nothing_is_read_is_undecided_and_does_not_pass_with_the_others() {
+    let judged = "invoke 0 write [:a 1] / ok 0 / invoke 1 read [:a nil] / ok 1 read [:a 1]";
+    let unread = "invoke 0 write [:b 1] / ok 0";
+    let silent = "invoke 0 write [:b 1] / fail 0";
+    let check = |text: &str| {
+        let h = keyed(text);
+        let causal = CausalOptions { judged: vec![CausalModel::Cc], per_key: true };
+        let budget = Budget::unlimited();
+        let session = check_sessions(&h, Some(Order::Values), &Value::Nil, &budget, 3).unwrap();
+        [session, check_causal(&h, &causal, &Value::Nil, &budget, 3).unwrap()]
+    };
+    for found in check(judged) {
+        assert!(found.is_valid(), "{found:?}");
+    }
+    for found in check(&format!("{judged} / {unread}")) {
+        assert!(!found.is_valid() && !found.is_invalid(), "{found:?}");
+        assert_eq!((found.coverage.keys, found.coverage.keys_decided, found.coverage.undecided.len()), (2, 1, 1));
+    }
+    for found in check(&format!("{judged} / {silent}")) {
+        assert!(found.is_valid(), "{found:?}");
+        assert_eq!((found.coverage.keys_decided, found.coverage.keys_silent), (1, 1));
+    }
+}
+
+#[test]
 fn a_read_of_nil_where_nothing_was_written_proves_nothing() {
     let h = history("0 r :x nil");
     for found in [causal(&h), sessions(&h)] {

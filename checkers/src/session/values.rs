@@ -20,39 +20,31 @@
 use std::collections::VecDeque;
 
 use elench_formats::History;
-use rayon::prelude::*;
 
 use super::Guarantee;
-use super::graph::{Beside, Graph, INITIAL, Map, NONE, Sweep, grouped};
+use super::graph::{Beside, Graph, INITIAL, Map, NONE, Sweep};
 use super::read::{Access, Accesses, Val};
 use super::tell::{Step, Teller};
 use crate::budget::Budget;
+use crate::dense::grouped;
 use crate::findings::{Example, Findings};
 use crate::graph::component::{Components, Walk};
 use crate::outcome::{KeyId, Undecided, Why};
 
 /// Checks each key by itself, in parallel.
 pub(super) fn check(history: &History, all: &Accesses, initial: Val, budget: &Budget, examples: usize) -> Findings {
-    let keys = all.keys.len();
-    let pairs: Vec<(u32, u32)> = all.list.iter().enumerate().map(|(i, a)| (a.key, i as u32)).collect();
-    let (starts, items) = grouped(keys, &pairs);
-    let parts: Vec<Findings> = (0..keys)
-        .into_par_iter()
-        .map(|key| {
-            let own = &items[starts[key] as usize..starts[key + 1] as usize];
-            let own: Vec<Access> = own.iter().map(|&i| all.list[i as usize]).collect();
-            let teller = Teller { history, accesses: all };
-            let mut findings = one_key(&own, initial, &teller, budget, examples);
-            findings.coverage.keys = 1;
-            findings.coverage.keys_decided = 1;
-            if let Some(why) = findings.why().filter(|why| *why != Why::NoEvidence) {
-                findings.coverage.keys_decided = 0;
-                let key = Some(KeyId(key as u32));
-                findings.coverage.undecided.push(Undecided { key, why, known: String::new() });
-            }
-            findings
-        })
-        .collect();
+    let parts = all.each_key(|key, own| {
+        let teller = Teller { history, accesses: all };
+        let mut findings = one_key(own, initial, &teller, budget, examples);
+        findings.coverage.keys = 1;
+        findings.coverage.keys_decided = 1;
+        if let Some(why) = findings.why().filter(|why| *why != Why::NoEvidence) {
+            findings.coverage.keys_decided = 0;
+            let key = Some(KeyId(key as u32));
+            findings.coverage.undecided.push(Undecided { key, why, known: String::new() });
+        }
+        findings
+    });
     let mut whole = Findings::new(examples);
     parts.into_iter().for_each(|part| whole.merge(part));
     whole
@@ -89,7 +81,7 @@ fn one_key(own: &[Access], initial: Val, teller: &Teller<'_>, budget: &Budget, e
 }
 
 /// Writes that follow reads of what was written after them.
-fn circles(graph: &Graph, stuck: &[u32], teller: &Teller<'_>, findings: &mut Findings) {
+fn circles(graph: &Graph<'_>, stuck: &[u32], teller: &Teller<'_>, findings: &mut Findings) {
     for cycle in super::causal::causal_cycles(graph, stuck) {
         findings.violation(Guarantee::WritesFollowReads.name(), || {
             teller.example(graph, &cycle, |text| {
@@ -102,7 +94,7 @@ fn circles(graph: &Graph, stuck: &[u32], teller: &Teller<'_>, findings: &mut Fin
 }
 
 /// Lanes that return to a version which they know to be older.
-fn gone_back(graph: &Graph, sweep: &Sweep<'_>, budget: &Budget) -> Result<Vec<u32>, crate::Spent> {
+fn gone_back(graph: &Graph<'_>, sweep: &Sweep<'_>, budget: &Budget) -> Result<Vec<u32>, crate::Spent> {
     let mut last = vec![NONE; graph.lanes()];
     let mut wrong = vec![false; graph.lanes()];
     sweep.clocks(budget, |known| {
@@ -139,7 +131,7 @@ struct Constraints {
 
 impl Constraints {
     /// Versions are numbered by the nodes of their writes, the initial one by the number of nodes; further numbers are steps.
-    fn of(graph: &Graph, lane: u32) -> Constraints {
+    fn of(graph: &Graph<'_>, lane: u32) -> Constraints {
         let mut all = Constraints { nodes: graph.len() + 1, says: Vec::new() };
         let initial = graph.len() as u32;
         for node in (0..graph.len() as u32).filter(|&node| graph.is_write(node)) {
@@ -162,7 +154,7 @@ impl Constraints {
     }
 
     /// Monotonic writes and writes that follow reads, of any session.
-    fn writes(&mut self, graph: &Graph, lane: u32, initial: u32) {
+    fn writes(&mut self, graph: &Graph<'_>, lane: u32, initial: u32) {
         let own = graph.starts[lane as usize]..graph.starts[lane as usize + 1];
         let mut before: Vec<u32> = Vec::new();
         // A write on a lane of its own follows all that its session did before it.
@@ -195,7 +187,7 @@ impl Constraints {
     }
 
     /// Reading one's writes and monotonic reads, of this session.
-    fn reads(&mut self, graph: &Graph, lane: u32, initial: u32) {
+    fn reads(&mut self, graph: &Graph<'_>, lane: u32, initial: u32) {
         let own = graph.starts[lane as usize]..graph.starts[lane as usize + 1];
         // Own writes so far, the step that they all come before, and up to which of them each was already said to be the newest.
         let mut written: Vec<(u32, u32)> = Vec::new();
@@ -243,8 +235,7 @@ impl Constraints {
     fn circle(&self, of: &[Guarantee]) -> Option<Vec<Says>> {
         let said: Vec<Says> =
             self.says.iter().copied().filter(|s| s.by == Guarantee::Initial || of.contains(&s.by)).collect();
-        let pairs: Vec<(u32, u32)> = said.iter().enumerate().map(|(i, s)| (s.from, i as u32)).collect();
-        let (starts, items) = grouped(self.nodes, &pairs);
+        let (starts, items) = grouped(self.nodes, said.iter().enumerate().map(|(i, s)| (s.from, i as u32)));
         let walk = Saying { said: &said, starts: &starts, items: &items };
         let components = Components::of(&walk, 0..self.nodes as u32);
         let inside = |s: &Says| components.same(s.from, s.to);
@@ -297,13 +288,13 @@ impl Walk for Saying<'_> {
 }
 
 /// Names what a session's view of a key violates: each guarantee that is by itself, else the least union.
-fn blame(graph: &Graph, lane: u32, teller: &Teller<'_>, findings: &mut Findings) {
+fn blame(graph: &Graph<'_>, lane: u32, teller: &Teller<'_>, findings: &mut Findings) {
     use Guarantee::{All, MonotonicReads, MonotonicWrites, Pram, ReadYourWrites, WritesFollowReads};
     let constraints = Constraints::of(graph, lane);
     let mut tell = |by: Guarantee, circle: &[Says]| {
         findings.violation(by.name(), || {
             let (ops, text) = teller.circle(graph, &steps(graph, circle));
-            let key = teller.accesses.show_key(teller.history, graph.key[graph.starts[lane as usize] as usize]);
+            let key = teller.accesses.show_key(teller.history, graph.access(graph.starts[lane as usize]).key);
             let which: Vec<&str> = parts(circle).into_iter().map(Guarantee::name).collect();
             let text = match which.len() {
                 1 => format!("{} fails: {text}", which[0]),
@@ -341,7 +332,7 @@ fn parts(circle: &[Says]) -> Vec<Guarantee> {
 }
 
 /// A circle as steps between versions: by which guarantee, and by which operations.
-fn steps(graph: &Graph, circle: &[Says]) -> Vec<Step> {
+fn steps(graph: &Graph<'_>, circle: &[Says]) -> Vec<Step> {
     let mut circle: Vec<Says> = circle.to_vec();
     // Begin at a version.
     if let Some(at) = circle.iter().position(|s| s.from as usize <= graph.len()) {

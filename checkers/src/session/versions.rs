@@ -40,8 +40,8 @@ impl Ordered {
         Ordered { order, seen: Map::default(), findings: Findings::new(examples) }
     }
 
-    fn access(&mut self, access: &Access, key: impl Fn() -> Option<String>) {
-        let Some(version) = access.version.filter(|_| access.status == Status::Ok) else { return };
+    fn access(&mut self, access: &Access, version: Option<i64>, key: impl Fn() -> Option<String>) {
+        let Some(version) = version.filter(|_| access.status == Status::Ok) else { return };
         let seen = self.seen.entry((access.session, access.key)).or_default();
         let (read, written) = (seen.read, seen.written);
         let newest = Newest { version, op: access.op };
@@ -97,8 +97,8 @@ impl Incremental for Online {
         if let Err(why) = self.reader.op(op) {
             self.ordered.findings.undecided(Why::Other(why));
         }
-        for access in self.reader.list.drain(..) {
-            self.ordered.access(&access, || Some(shown(op, op.key())).filter(|key| key != "nil"));
+        for (access, version) in self.reader.list.drain(..).zip(self.reader.versions.drain(..)) {
+            self.ordered.access(&access, version, || Some(shown(op, op.key())).filter(|key| key != "nil"));
         }
     }
 
@@ -126,8 +126,8 @@ pub(super) fn no_versions() -> Why {
 /// All accesses of a history.
 pub(super) fn check(history: &History, all: &Accesses, examples: usize) -> Findings {
     let mut ordered = Ordered::new(all.order, examples);
-    for access in &all.list {
-        ordered.access(access, || all.show_key(history, access.key));
+    for (access, version) in all.list.iter().zip(&all.versions) {
+        ordered.access(access, *version, || all.show_key(history, access.key));
     }
     ordered.findings.coverage.keys = all.keys.len().max(1) as u64;
     ordered.findings.coverage.keys_decided = ordered.findings.coverage.keys;

@@ -70,6 +70,15 @@ fn cases_of_the_reference_are_answered_as_there_or_rightly() {
             continue;
         }
         assert_eq!(answer(&found), expected, "{name} {found:?}");
+        if name.ends_with("total-queue-test/pathological") {
+            // The reference calls the acknowledged message lost. A dequeue crashed, which may have taken it.
+            assert_eq!(
+                (found.count("missing"), found.count("lost"), found.count("unexpected")),
+                (1, 0, 1),
+                "{found:?}"
+            );
+            continue;
+        }
         counts_agree(name, &case["expected"]["result"], &found);
     }
     assert!(checked >= 20, "{checked}");

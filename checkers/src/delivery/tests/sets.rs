@@ -414,7 +414,9 @@ fn naive(h: &History) -> Naive {
             all.entry(element.clone()).or_default();
         }
     }
-    let last_done = reads.iter().max_by_key(|r| r.complete);
+    // Each read that none followed may have been the last.
+    let followed = |r: &Shown| reads.iter().any(|other| other.invoke > r.complete);
+    let ends: Vec<&Shown> = reads.iter().filter(|r| !followed(r)).collect();
     let mut doubled = BTreeSet::new();
     for read in &reads {
         for e in &read.set {
@@ -438,14 +440,12 @@ fn naive(h: &History) -> Naive {
             *out.full.entry(kind).or_default() += 1;
             *out.acked.entry(kind).or_default() += 1;
         }
-        if let Some(last) = last_done {
-            if last.set.contains(element) {
-                if let Some(kind) = foreign(last.complete) {
-                    *out.last.entry(kind).or_default() += 1;
-                }
-            } else if ack.is_some_and(|ack| ack < last.invoke) {
+        match ends.iter().copied().filter(shows).map(|r| r.complete).min() {
+            Some(seen) => foreign(seen).into_iter().for_each(|kind| *out.last.entry(kind).or_default() += 1),
+            None if ends.iter().any(|r| ack.is_some_and(|ack| ack < r.invoke)) => {
                 *out.last.entry("lost").or_default() += 1;
             }
+            None => {}
         }
         if first_live.is_none() {
             continue;
@@ -486,6 +486,17 @@ fn spoil(random: &mut Random, events: &mut [Event]) {
         }
         event.value = format!("[{}]", set.join(" "));
     }
+}
+
+#[test]
+fn what_an_overlapping_read_shows_at_the_end_is_not_lost() {
+    let h = |shown: &str| {
+        format!("invoke 0 add 1 / ok 0 / invoke 1 read / invoke 2 read / ok 1 read {shown} / ok 2 read []")
+    };
+    assert_eq!(violated(&set(&of(&h("[1]")), 3)), [], "that read may have been the last");
+    assert_eq!(violated(&set(&of(&h("[]")), 3)), [("lost", 1)]);
+    let after = format!("{} / invoke 1 read / ok 1 read []", h("[1]"));
+    assert_eq!(violated(&set(&of(&after), 3)), [("lost", 1)], "both came before");
 }
 
 #[test]
