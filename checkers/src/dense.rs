@@ -95,7 +95,7 @@ pub(crate) fn grouped(n: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone)
 
 /// The items of a group.
 #[inline]
-pub(crate) fn group<'a>((starts, items): &'a (Vec<u32>, Vec<u32>), of: usize) -> &'a [u32] {
+pub(crate) fn group((starts, items): &(Vec<u32>, Vec<u32>), of: usize) -> &[u32] {
     &items[starts[of] as usize..starts[of + 1] as usize]
 }
 

@@ -89,6 +89,9 @@ type Attempt = (u64, u64);
 /// A delivery: its completion and its operation.
 type Delivery = (u64, u64);
 
+/// A message and what became of it.
+type Message<'a> = &'a (u32, Flow);
+
 /// Which of the two?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
@@ -511,7 +514,7 @@ impl Queues {
     /// Where clients crashed: messages that were overtaken, never came out, and cannot all have been taken by these clients; with the one
     /// that overtook each first. A client that began before that one came out explains one; those that have to be explained first
     /// come first, so that as few as possible are left. O(n log n).
-    fn unexplained<'a>(&self, once: &'a [(u32, Flow)]) -> Vec<(&'a (u32, Flow), &'a (u32, Flow))> {
+    fn unexplained<'a>(&self, once: &'a [(u32, Flow)]) -> Vec<(Message<'a>, Message<'a>)> {
         if self.crashed.is_empty() || self.silent_drain {
             return Vec::new();
         }

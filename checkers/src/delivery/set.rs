@@ -282,12 +282,12 @@ impl SetFull {
             return findings
                 .undecided(Why::Other("the set was never read: no read that returned a collection is ok".into()));
         };
-        let (mut set, mut first) = (RoaringBitmap::new(), Vec::new());
+        let mut set = RoaringBitmap::new();
         for last in &self.last {
-            first.extend((&last.set - &set).into_iter().map(|id| (id, last.read)));
-            set |= &last.set;
+            let new = &last.set - &set;
+            tell_foreign(new.iter().map(|id| (id, last.read)), &self.attempts, name, findings);
+            set |= new;
         }
-        tell_foreign(first.into_iter(), &self.attempts, name, findings);
         let mut shown = 0;
         for (id, attempt) in self.attempts.live() {
             let present = set.contains(id);

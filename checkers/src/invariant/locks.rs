@@ -703,11 +703,7 @@ impl Longest {
         let rival = |a: &&Hold| a.owner != b.owner && b.from < a.until && (b.at_end || b.began > a.from);
         let found = longest.iter().find(rival).or_else(|| other.iter().find(rival)).map(|a| a.op);
         match longest {
-            Some(most) if most.owner == b.owner => {
-                if b.until > most.until {
-                    *most = *b;
-                }
-            }
+            Some(most) if most.owner == b.owner => *most = if b.until > most.until { *b } else { *most },
             Some(most) if b.until > most.until => (*longest, *other) = (Some(*b), *longest),
             None => *longest = Some(*b),
             _ if other.is_none_or(|next| b.until > next.until) => *other = Some(*b),
