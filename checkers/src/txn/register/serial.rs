@@ -63,22 +63,6 @@ const LOOKAHEAD: usize = 16;
 /// Steps that turning a guess round counts for.
 const TURN: u64 = 64;
 
-/// Transactions between the one at hand and the one for which memory is fetched.
-const AHEAD: usize = 16;
-
-/// Asks the processor to fetch what is there.
-#[inline]
-fn fetch<T>(there: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which changes nothing but what the cache holds, and the address is that of a reference.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(there).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = there;
-}
-
 /// Finds an order of all transactions that committed, and runs it.
 pub(super) fn order(
     txns: &Txns<'_>,
@@ -342,14 +326,8 @@ impl<'a> Run<'a> {
         schedule.extend(self.resolved.seen.iter().map(|s| s.0));
         let (mut invoked, mut asked) = (0, STEPS);
         while let Some(&txn) = schedule.get(self.at as usize) {
-            if !self.keep.real_time {
-                schedule.get(self.at as usize + AHEAD).into_iter().for_each(|&soon| self.fetch(soon));
-            }
             self.limit = if self.keep.real_time && (self.at as usize) < completed { self.at } else { NEVER };
             while self.keep.real_time && invoked < self.txns.len() && self.clock.before[invoked] <= self.limit {
-                if invoked + AHEAD < self.txns.len() {
-                    self.fetch((invoked + AHEAD) as Txn);
-                }
                 self.opens(invoked as Txn);
                 invoked += 1;
             }
@@ -370,15 +348,6 @@ impl<'a> Run<'a> {
             self.at += 1;
         }
         true
-    }
-
-    /// Has what is known of a transaction's versions fetched from memory before it is needed: they lie far apart.
-    fn fetch(&self, txn: Txn) {
-        for mop in self.txns.mops(txn) {
-            let Some(named) = self.resolved.of(mop) else { continue };
-            fetch(&self.resolved.versions[named.version()]);
-            fetch(&self.there[self.txns.key[mop] as usize]);
-        }
     }
 
     /// Runs a transaction and before it what it demands.
