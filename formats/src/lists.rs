@@ -1,24 +1,24 @@
 //! Elements of lists, held once where lists are prefixes of one another.
 //!
-//! In histories of appends most reads of a key show a prefix of what others show. An arena keeps each key's longest list so far
+//! In histories of appends most reads of a key show a prefix of what others show. An arena keeps a key's longest list so far
 //! with some room behind it: a read that is a prefix of it is a view of the same elements, one that continues it adds only
 //! what is new. A list moves when its room is used up and gets twice as much, so an arena holds O(longest list) elements a
 //! key unless reads contradict each other, and each read costs one comparison.
+//!
+//! Which keys these are is kept in a table that forgets: two keys a slot, the one that was read last first. Few keys are in use
+//! at a time, and one that was forgotten only begins anew.
 
 use arrow_array::Int64Array;
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 
 use crate::error::{ReadError, Result};
 use crate::event::{Cell, Span};
 
-/// Elements, and the longest list of each key among them.
+/// Elements, and the longest lists of keys among them.
 #[derive(Debug, Default)]
 pub(crate) struct ListArena {
     ints: Vec<i64>,
-    /// Of small integer keys, which are found without hashing.
-    small: Vec<Room>,
-    others: HashMap<Cell, Room, FixedState>,
+    /// Empty, or two keys for each of the slots.
+    longest: Vec<[(Cell, Room); 2]>,
 }
 
 /// A list, and how many elements there is room for where it lies.
@@ -28,7 +28,11 @@ struct Room {
     room: u32,
 }
 
-const SMALL: usize = 1 << 12;
+/// Slots of the table of keys: a power of two.
+const SLOTS: usize = 1 << 11;
+
+/// A key that is in no slot reads as one that has no list, which is what it is.
+const FREE: (Cell, Room) = (Cell::Nil, Room { list: Span { start: 0, len: 0 }, room: 0 });
 
 impl ListArena {
     /// The elements of a list.
@@ -78,24 +82,31 @@ impl ListArena {
         Ok(list)
     }
 
+    /// What is known of a key, which from now on is the first of its slot.
     #[inline]
     fn longest(&mut self, key: Cell) -> &mut Room {
-        match key {
-            Cell::Int(k) if (0..SMALL as i64).contains(&k) => {
-                let k = k as usize;
-                if k >= self.small.len() {
-                    self.small.resize(k + 1, Room::default());
-                }
-                &mut self.small[k]
-            }
-            _ => self.others.entry(key).or_default(),
+        if self.longest.is_empty() {
+            self.longest.resize(SLOTS, [FREE; 2]);
         }
+        let number = match key {
+            Cell::Int(n) => n as u64,
+            Cell::Text(t) => u64::from(t) ^ 1 << 63,
+            _ => 1 << 62,
+        };
+        let slot = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.ilog2());
+        let [first, second] = &mut self.longest[slot as usize];
+        if first.0 != key {
+            std::mem::swap(first, second);
+            if first.0 != key {
+                *first = (key, Room::default());
+            }
+        }
+        &mut first.1
     }
 
     /// All elements as an array, if there are any; none is left.
     pub(crate) fn take(&mut self) -> Option<Int64Array> {
-        self.small.clear();
-        self.others.clear();
+        self.longest.fill([FREE; 2]);
         let mut ints = std::mem::take(&mut self.ints);
         if ints.is_empty() {
             return None;
