@@ -106,6 +106,12 @@ operate() {
   ask 1 client kill "type normal"
 }
 
+# Says how to list the nodes, where they are not.
+listed() {
+  grep -qs "$NET" .elench/config.toml ||
+    echo "Elench breaks only what is listed. To list these nodes: mkdir -p .elench && echo 'sandbox = [\"$NET.0/24\"]' >>.elench/config.toml"
+}
+
 down() {
   for file in "/run/netns/$NODES-"*; do
     [ -e "$file" ] || continue
@@ -123,6 +129,7 @@ case "${1:-} ${2:-}" in
   network "1 2 3"
   for i in 1 2 3; do etcd_node $i; done
   until_it_works lead_and_look
+  listed
   ;;
 "up redis")
   network "1 2"
@@ -130,6 +137,7 @@ case "${1:-} ${2:-}" in
   redis_node 2 --replicaof "$NET.1" 6379
   until_it_works linked
   start "$HUB" operator env NODES="$NODES" sh "$0" operate
+  listed
   ;;
 "start etcd") etcd_node "$3" ;;
 "lead "*) until_it_works lead_and_look ;;

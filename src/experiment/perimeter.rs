@@ -212,7 +212,7 @@ fn is_production(target: &str, place: &Place<'_>) -> Option<String> {
             Some(Listed::Sandbox | Listed::Staging) => None,
             None if address.is_loopback() || place.own_addresses.contains(&address) => None,
             None => Some(format!(
-                "is {address}, which is neither loopback nor listed in .elench/config.toml as sandbox or staging"
+                "is {address}, which is neither loopback nor listed in .elench/config.toml as sandbox or staging (a sandbox is listed by a line such as sandbox = [\"{address}\"])"
             )),
         }
     })
