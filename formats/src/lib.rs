@@ -20,6 +20,7 @@ mod order;
 pub mod peers;
 pub mod record;
 pub mod schema;
+pub mod sorting;
 pub mod text;
 pub mod value;
 pub mod write;

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use elench_formats::History;
 use elench_formats::columns::ValueRef;
 use elench_formats::history::{OpRef, Status as Ended};
+use elench_formats::sorting::sort_by;
 
 use super::distinct::all_differ;
 use super::elements::{ById, Elements};
@@ -176,9 +177,9 @@ impl UniqueIds {
     /// Is each id greater than all whose operations had ended before its own began? By the greatest of them.
     fn real_time(&mut self) {
         let mut begun = std::mem::take(&mut self.grown);
-        begun.sort_unstable_by_key(|&(invoke, ..)| invoke);
+        sort_by(&mut begun, |&(invoke, ..)| invoke);
         let mut ended = begun.clone();
-        ended.sort_unstable_by_key(|&(_, complete, _)| complete);
+        sort_by(&mut ended, |&(_, complete, _)| complete);
         let mut ended = ended.into_iter().peekable();
         let mut greatest: Option<(i64, u64)> = None;
         for (invoke, _, n) in begun {

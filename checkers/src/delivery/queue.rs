@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use elench_formats::History;
 use elench_formats::columns::ValueRef;
 use elench_formats::history::{OpRef, Status as Ended};
+use elench_formats::sorting::{pair, sort_by, sort_by_wide};
 
 use super::elements::{ById, Elements, Open};
 use super::micro::{MICRO, has_micro_operations};
@@ -373,7 +374,7 @@ impl Queues {
             return u32::from(flow.acked > 0 && flow.ack < emptied && !served);
         };
         let mut due: Vec<u64> = attempts.iter().filter(|(_, ack)| *ack < emptied).map(|(invoke, _)| *invoke).collect();
-        due.sort_unstable_by(|a, b| b.cmp(a));
+        sort_by(&mut due, |&invoke| !invoke);
         let short = |(invoke, n): (&u64, u32)| n.saturating_sub(self.ends_after(id, flow, *invoke));
         due.iter().zip(1..).map(short).max().unwrap_or(0)
     }
@@ -461,9 +462,9 @@ impl Queues {
         let all_known = self.crashed.is_empty() && !self.silent_drain;
         let mut before: Vec<&(u32, Flow)> =
             once.iter().filter(|(_, f)| f.acked == 1 && (f.out == 1 || all_known)).collect();
-        before.sort_unstable_by_key(|(_, f)| f.ack);
+        sort_by(&mut before, |(_, f)| f.ack);
         let mut after: Vec<&(u32, Flow)> = once.iter().filter(|(_, f)| f.out == 1).collect();
-        after.sort_unstable_by_key(|(_, f)| f.first);
+        sort_by(&mut after, |(_, f)| f.first);
         let mut before = before.into_iter().peekable();
         let mut latest: Option<&(u32, Flow)> = None;
         // By drain that has an order: that which it gave last.
@@ -519,7 +520,7 @@ impl Queues {
             return Vec::new();
         }
         let mut after: Vec<&(u32, Flow)> = once.iter().filter(|(_, f)| f.out == 1).collect();
-        after.sort_unstable_by_key(|(_, f)| f.first);
+        sort_by(&mut after, |(_, f)| f.first);
         // Of each and those after it, the one that came out first.
         let mut soonest = after.clone();
         for i in (1..soonest.len()).rev() {
@@ -530,7 +531,7 @@ impl Queues {
         let overtakes = |a: &Flow| soonest.get(after.partition_point(|(_, b)| b.first <= a.ack)).copied();
         let stay = once.iter().filter(|(_, f)| f.acked == 1 && f.out == 0);
         let mut overtaken: Vec<_> = stay.filter_map(|a| Some((a, overtakes(&a.1)?))).collect();
-        overtaken.sort_unstable_by_key(|(a, b)| (b.1.out_at, a.0));
+        sort_by_wide(&mut overtaken, |(a, b)| pair(b.1.out_at, a.0));
         let mut crashed = self.crashed.clone();
         crashed.sort_unstable();
         let mut explained = 0;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use elench_formats::Value;
 use elench_formats::columns::{ListRef, Scalar, ValueRef};
 use elench_formats::history::{OpRef, Status};
+use elench_formats::sorting::sort_by;
 use roaring::RoaringBitmap;
 
 use super::elements::{ById, Elements};
@@ -380,7 +381,7 @@ pub(crate) enum End<'a> {
 pub(crate) fn in_event_order<'a>(mut reads: Vec<OpRef<'a>>, mut visit: impl FnMut(End<'a>)) {
     let mut invocations: Vec<u64> = reads.iter().map(OpRef::index).collect();
     invocations.sort_unstable();
-    reads.sort_by_key(|op| op.complete_index().unwrap_or(u64::MAX));
+    sort_by(&mut reads, |op| op.complete_index().unwrap_or(u64::MAX));
     let mut begun = invocations.into_iter().peekable();
     for op in reads {
         let end = op.complete_index().unwrap_or(u64::MAX);

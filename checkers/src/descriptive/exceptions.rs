@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use elench_formats::history::{OpRef, Status};
+use elench_formats::sorting::{pair, sort_by_wide};
 use elench_formats::{History, Value};
 
 /// Errors of one class.
@@ -41,7 +42,7 @@ pub fn exceptions(history: &History) -> Vec<ExceptionGroup> {
         group.by_status[op.status() as usize] += 1;
     }
     let mut groups: Vec<_> = groups.into_values().collect();
-    groups.sort_by(|a, b| b.count.cmp(&a.count).then(a.first.cmp(&b.first)));
+    sort_by_wide(&mut groups, |group| pair(!group.count, group.first));
     groups
 }
 

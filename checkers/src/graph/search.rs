@@ -12,6 +12,7 @@
 //! All but the second are linear; that one is O(edges · candidates / 64) at worst, within the candidates' reach.
 //! Examples come from breadth-first searches, in which what leads through nodes that are no transactions costs one step.
 
+use elench_formats::sorting::{pair, sort_by, sort_by_wide};
 use std::collections::VecDeque;
 
 use super::build::{Graph, pack, unpack};
@@ -346,7 +347,9 @@ impl Part {
             .filter(|&(from, to, rel)| rel == apart && rank(to) <= rank(from))
             .map(|(from, to, _)| (from, to))
             .collect();
-        candidates.sort_unstable_by_key(|&(from, to)| (rank(from) - rank(to), from, to));
+        sort_by_wide(&mut candidates, |&(from, to)| {
+            pair(u64::from(rank(from) - rank(to)), u64::from(from) << 32 | u64::from(to))
+        });
         let mut search = Bfs::new(self.len());
         let mut best: Option<Vec<Link>> = None;
         let mut tries = 0;
@@ -386,7 +389,7 @@ impl Part {
         let mut reached = vec![0u64; components.len()];
         let rank = |n: u32| components.get(n).unwrap_or(0);
         let mut rest: Vec<(u32, u32)> = candidates.iter().copied().filter(|&(a, b)| !components.same(a, b)).collect();
-        rest.sort_by_key(|&(_, to)| rank(to));
+        sort_by(&mut rest, |&(_, to)| rank(to).into());
         for block in rest.chunks(64) {
             if let Some(spent) = budget.spent() {
                 return if found.is_empty() { Err(spent) } else { Ok(found) };
@@ -416,7 +419,7 @@ impl Part {
                 break;
             }
         }
-        found.sort_by_key(|&(from, to)| rank(from).abs_diff(rank(to)));
+        sort_by(&mut found, |&(from, to)| rank(from).abs_diff(rank(to)).into());
         Ok(found)
     }
 

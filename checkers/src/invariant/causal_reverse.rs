@@ -21,6 +21,7 @@
 use elench_formats::History;
 use elench_formats::columns::ValueRef;
 use elench_formats::history::OpRef;
+use elench_formats::sorting::{pair, sort_by, sort_by_wide};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use roaring::RoaringBitmap;
@@ -204,7 +205,7 @@ impl Reverse {
             return;
         }
         let mut missing: Vec<u32> = (&self.acked - shown).iter().filter(due).collect();
-        missing.sort_unstable_by_key(|&value| self.writes.get(value).acked);
+        sort_by(&mut missing, |&value| self.writes.get(value).acked);
         let may_fail = latest.open > 0 && latest.acked == NEVER;
         if may_fail && !all_ended && !missing.is_empty() {
             return self.waiting.push((op, ended, shown.clone()));
@@ -343,7 +344,7 @@ impl State for Reverse {
         }
         let all = self.seen_open.iter().flat_map(|(value, reads)| reads.iter().map(|early| (*value, *early)));
         let mut seen: Vec<(u32, Early)> = all.filter(|(value, early)| self.in_vain(*value, early)).collect();
-        seen.sort_unstable_by_key(|(value, early)| (early.op, *value));
+        sort_by_wide(&mut seen, |(value, early)| pair(early.op, *value));
         for (value, early) in seen {
             let write = self.writes.get(value).began;
             for _ in 0..early.count {

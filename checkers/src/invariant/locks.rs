@@ -26,6 +26,7 @@ use std::hash::BuildHasher;
 use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::event::TextId;
 use elench_formats::history::{OpRef, Status as Ended};
+use elench_formats::sorting::sort_by;
 use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
@@ -471,15 +472,11 @@ impl All {
     fn judge(&mut self) {
         self.crashes.values_mut().for_each(|ops| ops.sort_unstable());
         let mut calls = std::mem::take(&mut self.calls);
-        if !calls.is_sorted_by_key(|call| call.op) {
-            calls.sort_unstable_by_key(|call| call.op);
-        }
+        sort_by(&mut calls, |call| call.op);
         let (ends, limits) = (self.ends(&calls), Limits::new(&calls));
         let mut grants: Vec<u32> = (0..calls.len() as u32).filter(|&i| calls[i as usize].grants()).collect();
         let ended = |i: &u32| calls[*i as usize].ended;
-        if !grants.is_sorted_by_key(ended) {
-            grants.sort_unstable_by_key(ended);
-        }
+        sort_by(&mut grants, ended);
         let mut longest = vec![Longest::default(); self.sets.count as usize];
         let mut pairs = Vec::new();
         for i in grants {
@@ -560,8 +557,8 @@ impl All {
         let sets = &self.sets;
         let mut by_token: HashMap<(u32, i64), &Call, FixedState> = HashMap::default();
         let mut ended: Vec<&Call> = grants.clone();
-        ended.sort_unstable_by_key(|call| call.ended);
-        grants.sort_unstable_by_key(|call| call.op);
+        sort_by(&mut ended, |call| call.ended);
+        sort_by(&mut grants, |call| call.op);
         let mut ended = ended.into_iter().peekable();
         // Of what had ended, by lock: the greatest token.
         let mut greatest: HashMap<u32, &Call, FixedState> = HashMap::default();

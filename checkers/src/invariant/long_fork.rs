@@ -24,6 +24,7 @@ use std::hash::BuildHasher;
 use elench_formats::History;
 use elench_formats::columns::ValueRef;
 use elench_formats::history::{OpRef, is_read};
+use elench_formats::sorting::{pair, sort_by, sort_by_wide};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
@@ -340,7 +341,7 @@ impl LongFork {
         let first = self.keys.iter().enumerate().map(|(key, own)| (key as u32, own.first, own.of_first));
         let others = self.others.iter().map(|(&(key, value), of)| (key, value, *of));
         let mut odd: Vec<(u32, u32, Of)> = first.chain(others).filter(|(key, _, of)| odd(*key, of)).collect();
-        odd.sort_unstable_by_key(|(key, _, of)| (of.read, *key));
+        sort_by_wide(&mut odd, |(key, _, of)| pair(of.read, *key));
         for (key, value, of) in odd {
             let (name, text) = (&self.keys[key as usize].name, &self.value_names[value as usize]);
             let op = of.read;
@@ -388,7 +389,7 @@ impl LongFork {
         };
         sets.clear();
         sets.extend(states.iter().map(|&state| bits(state)));
-        sets.sort_unstable_by_key(|set| set.count_ones());
+        sort_by(sets, |set| set.count_ones().into());
         sets.windows(2).all(|two| two[0] & !two[1] == 0)
     }
 
@@ -448,7 +449,7 @@ impl LongFork {
 
     fn judge_group(&mut self, keys: &[u32], states: &[(Vec<u64>, Seen)]) {
         let mut order: Vec<usize> = (0..states.len()).collect();
-        order.sort_by_key(|&i| states[i].0.iter().map(|word| word.count_ones()).sum::<u32>());
+        sort_by(&mut order, |&i| states[i].0.iter().map(|word| u64::from(word.count_ones())).sum());
         let contains = |big: &[u64], small: &[u64]| small.iter().zip(big).all(|(s, b)| s & !b == 0);
         if order.windows(2).all(|two| contains(&states[two[1]].0, &states[two[0]].0)) {
             return;

@@ -16,6 +16,7 @@
 use elench_formats::History;
 use elench_formats::columns::ValueRef;
 use elench_formats::history::{OpRef, Status as Ended};
+use elench_formats::sorting::sort_by;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -123,14 +124,14 @@ impl Replicated {
         }
         let last_ack = self.last_ack;
         let mut last: Vec<Read> = self.last_of.values().copied().filter(|read| read.op > last_ack).collect();
-        last.sort_unstable_by_key(|read| read.op);
+        sort_by(&mut last, |read| read.op);
         last
     }
 
     fn judge(&mut self, reads: &[Read]) {
         // All unknown additions mostly began before all final reads: then one computation serves them all.
         let mut known: Option<(usize, Sums)> = None;
-        self.unknown.sort_unstable_by_key(|(_, began)| *began);
+        sort_by(&mut self.unknown, |(_, began)| *began);
         for read in reads {
             if read.op < self.last_ack {
                 let why = format!(

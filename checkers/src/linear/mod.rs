@@ -8,6 +8,7 @@
 //! Keys are independent only as far as time tells their operations apart: where one process ends an operation on one key
 //! and begins one on another at the same recorded time, that order is not held against other keys.
 
+use elench_formats::sorting::sort_by;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ impl<M: Model> Problem<M> {
         if let Some(op) = ops.iter().find(|op| op.ret.is_some_and(|ret| ret < op.call)) {
             return Err(op.id);
         }
-        ops.sort_by_key(|op| op.call);
+        sort_by(&mut ops, |op| op.call);
         Ok(Problem { key, model, ops })
     }
 
@@ -144,7 +145,7 @@ pub fn check<M: Model>(problem: &Problem<M>, budget: &Budget, evidence: &Evidenc
 /// Decides many keys in parallel, the largest first, and merges the answers.
 pub fn check_keys<M: Model>(problems: &[Problem<M>], budget: &Budget, evidence: &Evidence) -> Outcome {
     let mut largest_first: Vec<usize> = (0..problems.len()).collect();
-    largest_first.sort_by_key(|&i| std::cmp::Reverse(problems[i].ops.len()));
+    sort_by(&mut largest_first, |&i| !(problems[i].ops.len() as u64));
     let part = budget.part();
     let decide = |problem: &Problem<M>| {
         let outcome = decide(problem, &part, evidence);
@@ -156,7 +157,7 @@ pub fn check_keys<M: Model>(problems: &[Problem<M>], budget: &Budget, evidence: 
     let run = || {
         let decided = largest_first.par_iter().with_max_len(1).map(|&i| (i, decide(&problems[i])));
         let mut decided: Vec<(usize, Outcome)> = decided.collect();
-        decided.sort_by_key(|&(i, _)| i);
+        sort_by(&mut decided, |&(i, _)| i as u64);
         decided.into_iter().map(|(_, outcome)| outcome).collect()
     };
     let outcomes = match rayon::ThreadPoolBuilder::new().num_threads(budget.thread_count()).build() {

@@ -13,6 +13,7 @@
 //! which nothing can come is dropped) and tries narrow frontiers first. Online neither is possible: every crashed operation
 //! stays possible. The answers are the same.
 
+use elench_formats::sorting::sort_by;
 use std::collections::BTreeMap;
 
 use super::search::{Carried, Followed, StuckAt, follow};
@@ -228,7 +229,7 @@ impl<M: Model> Incremental<M> {
             return;
         }
         // Those that the search has begun with were invoked before all others.
-        self.known.sort_by_key(|op| op.call);
+        sort_by(&mut self.known, |op| op.call);
         let ripe = self.known.partition_point(|op| op.call < until);
         let (ops, open) = (&self.known[..ripe], self.begun);
         match follow(&self.model, ops, open, &self.frontier, until, &self.budget) {

@@ -46,6 +46,7 @@
 //! frontier × open operations; memory the frontier, twelve bytes an operation, and eight more for the order (see
 //! [`log`](super::log)).
 
+use elench_formats::sorting::sort_by;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 
@@ -206,7 +207,7 @@ pub(super) fn follow<M: Model>(
 fn refuted<M: Model>(model: &M, ops: &[Operation<M::Op>], budget: &Budget, last: u32, beam: usize) -> bool {
     let Operation { call, ret: Some(end), .. } = ops[last as usize] else { return false };
     let mut returns: Vec<u64> = ops.iter().filter_map(|op| op.ret).filter(|&ret| ret < call).collect();
-    returns.sort_unstable_by_key(|&ret| std::cmp::Reverse(ret));
+    sort_by(&mut returns, |&ret| !ret);
     let mut window = FIRST_WINDOW;
     let mut supplies: &[Supply] = &[Supply::Endless, Supply::Counted];
     while let Some(&start) = returns.get(window) {
@@ -1100,7 +1101,7 @@ impl<'a, M: Model> Search<'a, M> {
         let sample = |i: usize| {
             let config = self.front.get(i);
             let mut open: Vec<(u32, Slot)> = self.slot_of.iter().map(|(&op, &slot)| (op, slot)).collect();
-            open.sort_unstable_by_key(|&(op, _)| op);
+            sort_by(&mut open, |&(op, _)| op.into());
             let (applied, waiting): (Vec<_>, Vec<_>) = open.iter().partition(|(_, slot)| slot.is_in(self.done(config)));
             let ops = |list: Vec<(u32, Slot)>| list.into_iter().map(|(op, _)| op).collect();
             let state = self.model.show_state(self.states.get(config[0]));
@@ -1141,7 +1142,7 @@ fn append(log: &mut Option<Log>, entry: Entry, before: u32) -> u32 {
 /// The operations that return, by time.
 pub(super) fn returns<O>(ops: &[Operation<O>]) -> Vec<u32> {
     let mut returns: Vec<u32> = (0..).zip(ops).filter(|(_, op)| op.ret.is_some()).map(|(i, _)| i).collect();
-    returns.sort_unstable_by_key(|&i| (ops[i as usize].ret, i));
+    sort_by(&mut returns, |&i| ops[i as usize].ret.unwrap_or(0));
     returns
 }
 

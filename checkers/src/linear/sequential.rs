@@ -13,6 +13,7 @@
 //! **Cost.** NP-complete (Gibbons and Korach, 1997), even with unique values: operations to the power of processes at worst. Out of
 //! budget is `unknown`.
 
+use elench_formats::sorting::{pair, sort_by_wide};
 use std::collections::BTreeMap;
 
 use foldhash::fast::FixedState;
@@ -113,7 +114,7 @@ impl<'a, M: Model> Interleaving<'a, M> {
         }
         let mut all = Interleaving { problems, chains: chains.into_values().collect() };
         let mut chains = std::mem::take(&mut all.chains);
-        chains.iter_mut().for_each(|chain| chain.sort_by_key(|&at| (all.op(at).call, all.op(at).id)));
+        chains.iter_mut().for_each(|chain| sort_by_wide(chain, |&at| pair(all.op(at).call, all.op(at).id.0)));
         all.chains = chains;
         all
     }
@@ -322,7 +323,7 @@ impl<'a, M: Model> Search<'a, M> {
                 fitting.push((false, self.all.op(at).call, chain as u32));
             }
         }
-        fitting.sort_unstable_by(|a, b| b.cmp(a));
+        sort_by_wide(&mut fitting, |&(crashed, call, place)| !(u128::from(crashed) << 127 | pair(call, place)));
         fitting.into_iter().map(|(_, _, candidate)| candidate).collect()
     }
 

@@ -4,6 +4,7 @@
 //! part by the model's monitor where that applies, else by the search. Orders of parts are merged into one by giving every
 //! operation a moment at which it takes effect: the latest invocation up to it in its part's order.
 
+use elench_formats::sorting::sort_by;
 use std::time::Duration;
 
 use rayon::prelude::*;
@@ -266,7 +267,7 @@ pub(super) fn by_moment<T>(orders: Vec<Vec<T>>, call: impl Fn(&T) -> u64) -> Vec
         }
     }
     // Stable, so that an object's own order stands where moments are equal.
-    moments.sort_by_key(|&(moment, _)| moment);
+    sort_by(&mut moments, |&(moment, _)| moment);
     moments.into_iter().map(|(_, op)| op).collect()
 }
 

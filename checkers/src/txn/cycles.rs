@@ -7,6 +7,7 @@
 //! What is counted: for `G0`, `G1c` and `G2-item` and their forms, the strongly connected components under just their
 //! relations that hold such a cycle; for `G-single-item` and `G-nonadjacent-item`, those under all relations.
 
+use elench_formats::sorting::sort_by;
 use std::collections::BTreeMap;
 
 use super::anomaly::{Anomaly, AnomalySet};
@@ -192,7 +193,7 @@ pub fn find(graph: &Graph<'_>, examples: usize, budget: &Budget) -> Cycles {
             cycles.timed.push(part);
         }
     }
-    cycles.examples.values_mut().for_each(|kept| kept.sort_by_key(|c| c.links.len()));
+    cycles.examples.values_mut().for_each(|kept| sort_by(kept, |c| c.links.len() as u64));
     if cycles.components == 0 {
         cycles.order = Some(nodes.into_iter().filter(|&n| n < graph.txns()).collect());
     }

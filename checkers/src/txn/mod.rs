@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use elench_formats::History;
 use elench_formats::history::Status;
+use elench_formats::sorting::sort_by;
 
 use crate::budget::{Budget, Spent};
 use crate::graph::build::{Graph, MAX_NODES, Timeline};
@@ -389,7 +390,7 @@ fn serial(timeline: &Timeline, graph: &Graph<'_>, sorted: Vec<u32>) -> Vec<Txn> 
         number += u32::from(!graph.is_inside(t) || p == 0);
         window[t as usize] = number;
     }
-    by_place.sort_by_key(|&t| window[t as usize]);
+    sort_by(&mut by_place, |&t| window[t as usize].into());
     let mut next = by_place.into_iter();
     let at = |&t: &u32| if graph.is_inside(t) { next.next().unwrap_or(t) } else { t };
     timeline.order.iter().map(at).collect()

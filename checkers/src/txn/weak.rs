@@ -34,6 +34,7 @@
 pub mod doubt;
 pub mod facts;
 
+use elench_formats::sorting::sort_by;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -265,7 +266,7 @@ impl<'a> View<'a> {
         let by_key = |write: bool| -> Vec<Vec<u32>> {
             let of = |t: u32| {
                 let mut own: Vec<u32> = local.of(t).filter(|&e| local.event(e).write == write).collect();
-                own.sort_by_key(|&e| local.event(e).key);
+                sort_by(&mut own, |&e| local.event(e).key.into());
                 own
             };
             (0..local.txns.len() as u32).map(of).collect()
@@ -421,7 +422,7 @@ impl View<'_> {
             }
         }
         for both in wanted.values_mut() {
-            both.sort_by_key(|&(a, _)| self.local.event(a).version);
+            sort_by(both, |&(a, _)| self.local.event(a).version.into());
         }
         for txn in 0..self.local.txns.len() {
             for &write in &self.writes[txn] {

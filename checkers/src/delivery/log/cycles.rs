@@ -8,6 +8,7 @@
 //! broker that shows only what is committed. With `ww` and `rw` it can: Kafka's transactions do not isolate writes, and a consumer
 //! that lags has polled a past that others have gone beyond.
 
+use elench_formats::sorting::sort_by;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -82,7 +83,7 @@ impl Ground<'_> {
     pub(super) fn search(&self, links: Links, findings: &mut Findings) {
         let ops = &self.all.ops;
         let mut by_invocation: Vec<u32> = (0..ops.len() as u32).filter(|&op| ops.what[op as usize].is_data()).collect();
-        by_invocation.sort_unstable_by_key(|&op| ops.index[op as usize]);
+        sort_by(&mut by_invocation, |&op| ops.index[op as usize]);
         let mut number = vec![NONE; ops.len()];
         by_invocation.iter().enumerate().for_each(|(i, &op)| number[op as usize] = i as u32);
         if by_invocation.len() > MAX_NODES / 2 {

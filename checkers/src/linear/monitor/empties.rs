@@ -16,6 +16,7 @@
 //!
 //! O(n log n).
 
+use elench_formats::sorting::sort_by;
 use std::collections::BTreeSet;
 
 use super::columns::{Columns, Cut, Life, NEVER, by_rank};
@@ -65,7 +66,7 @@ fn removals_by(cut: &Cut, moment: u32) -> usize {
 fn enough_removals(columns: &Columns, cut: &Cut, deadlines: &[Deadline]) -> Result<(), NoPlan> {
     let due = |&i: &usize| deadlines[i].time < cut.lost[i].take_from;
     let mut by_deadline: Vec<usize> = (0..cut.lost.len()).filter(due).collect();
-    by_deadline.sort_by_key(|&i| deadlines[i].time);
+    sort_by(&mut by_deadline, |&i| deadlines[i].time.into());
     for (before, &i) in by_deadline.iter().enumerate() {
         let removals = removals_by(cut, deadlines[i].time);
         if removals > before {
@@ -204,7 +205,7 @@ fn assign(cut: &Cut, deadlines: &[Deadline], moments: &[u32]) -> Option<Vec<Life
     };
     let due: Vec<u32> = (0..cut.lost.len()).map(due).collect();
     let mut by_deadline: Vec<usize> = (0..cut.lost.len()).filter(|&i| due[i] < cut.lost[i].take_from).collect();
-    by_deadline.sort_by_key(|&i| due[i]);
+    sort_by(&mut by_deadline, |&i| due[i].into());
     let mut unused: BTreeSet<(u32, u32)> = cut.unknown.iter().copied().collect();
     let mut lost = cut.lost.clone();
     for i in by_deadline {

@@ -18,6 +18,7 @@ use super::empties::{Deadline, NoPlan, Plan, plan};
 use crate::budget::Budget;
 use crate::linear::Operation;
 use crate::model::{CollectionOp, Value};
+use elench_formats::sorting::{pair, signed, sort_by, sort_by_wide};
 
 /// Decides a priority queue.
 pub(crate) fn priority(initial: &[Value], ops: &[Operation<CollectionOp>], budget: &Budget) -> Monitored {
@@ -96,9 +97,9 @@ impl Placed {
 
 /// Takes each value as early as smaller ones allow.
 fn place(columns: &Columns, lives: &[Life]) -> Placed {
-    let name = |&i: &u32| columns.names[lives[i as usize].value as usize];
+    let name = |&i: &u32| signed(columns.names[lives[i as usize].value as usize].0);
     let mut ascending: Vec<u32> = (0..lives.len() as u32).collect();
-    ascending.sort_unstable_by_key(name);
+    sort_by(&mut ascending, name);
     let mut placed =
         Placed { takes: vec![NEVER; lives.len()], ascending, late: vec![], free: Free::new(columns.ranks) };
     for &i in &placed.ascending {
@@ -148,7 +149,9 @@ fn emit(columns: &Columns, cut: &Cut, lives: &[Life], takes: &[u32], moments: &[
         }
     }
     placed.extend(cut.empties.iter().zip(moments).map(|(&(_, _, op), &moment)| (moment, 1, Value::NIL, op)));
-    placed.sort_by_key(|&(moment, class, value, _)| (moment, class, value));
+    sort_by_wide(&mut placed, |&(moment, class, value, _)| {
+        pair(u64::from(moment) << 8 | u64::from(class), signed(value.0))
+    });
     placed.into_iter().map(|(_, _, _, op)| op).collect()
 }
 

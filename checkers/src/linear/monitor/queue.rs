@@ -22,6 +22,7 @@ use super::empties::{Deadline, NoPlan, Plan, plan};
 use crate::budget::Budget;
 use crate::linear::Operation;
 use crate::model::{CollectionOp, Value};
+use elench_formats::sorting::{pair, sort_by_wide};
 
 /// Decides a first-in-first-out queue.
 pub(crate) fn fifo(initial: &[Value], ops: &[Operation<CollectionOp>], budget: &Budget) -> Monitored {
@@ -176,6 +177,6 @@ fn decide_bag(columns: &Columns, cut: &Cut) -> Verdict {
     }
     let empties = cut.empties.iter().zip(moments.drain(..)).map(|(&(_, _, op), moment)| (moment, 1, 0, op));
     placed.extend(empties);
-    placed.sort_by_key(|&(moment, class, value, _)| (moment, class, value));
+    sort_by_wide(&mut placed, |&(moment, class, value, _)| pair(u64::from(moment) << 8 | u64::from(class), value));
     Verdict::Order(placed.into_iter().map(|(_, _, _, op)| op).collect())
 }

@@ -33,6 +33,7 @@
 //! A compare-and-set that did *not* find a value is satisfied by any other value: it chooses between before and after a cluster,
 //! and histories that have one are left to the search.
 
+use elench_formats::sorting::{pair, sort_by_wide};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -344,10 +345,10 @@ impl<'a> Blocks<'a> {
     /// A legal order, if there was no clash to the end.
     fn order(mut self) -> Vec<u32> {
         let history = self.history;
-        self.list.sort_unstable_by_key(|block| {
+        sort_by_wide(&mut self.list, |block| {
             // As numbers that compare as the times do: `first` stands before an equal `last`.
             let (first, last) = (2 * u64::from(block.first), 2 * u64::from(block.last) + 1);
-            (first.min(last), first.max(last))
+            pair(first.min(last), first.max(last))
         });
         let mut observers = vec![0u32; history.writer.len()];
         let observed = |op: u32| history.cluster(op).filter(|_| history.left[op as usize] == NONE);

@@ -7,6 +7,7 @@
 //!
 //! Linear in the sizes of all reads, and O(n log n) in the number of operations. Sets that are not read whole are divided by element instead.
 
+use elench_formats::sorting::sort_by;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -97,7 +98,7 @@ fn decide(initial: &[Value], ops: &[Op]) -> Result<Vec<u32>, Vec<u32>> {
             reads.push((i, read));
         }
     }
-    reads.sort_by_key(|(i, read)| (read.len(), *i));
+    sort_by(&mut reads, |(_, read)| read.len() as u64);
     let core = |reads: &[(u32, &[Value])], also: Option<u32>| core(ops, reads, also);
     // The group of each read; elements that are new in it.
     let (mut groups, mut group, mut before) = (Vec::with_capacity(reads.len()), 0, &[][..]);

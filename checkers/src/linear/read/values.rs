@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::OpRef;
+use elench_formats::sorting::{signed, sort_by};
 use elench_formats::{History, Value as Edn};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -88,7 +89,7 @@ impl<'a> Values<'a> {
     pub(super) fn names(&self) -> Option<Arc<[Box<str>]>> {
         let ids = self.ids.as_ref()?;
         let mut names: Vec<(&Box<str>, &i64)> = ids.iter().collect();
-        names.sort_unstable_by_key(|(_, id)| **id);
+        sort_by(&mut names, |(_, id)| signed(**id));
         Some(names.into_iter().map(|(name, _)| name.clone()).collect())
     }
 }

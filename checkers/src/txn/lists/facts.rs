@@ -5,6 +5,7 @@
 
 use super::{Kind, Known, Lists, Mop, NONE, Shard, Txn};
 use crate::txn::weak::facts::{Event, Order, Told, Version, Versions};
+use elench_formats::sorting::sort_by;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -25,7 +26,7 @@ impl Versions for Lists<'_> {
                 self.key(shard, key, own, &mut told);
             }
         }
-        told.events.sort_unstable_by_key(|e| e.mop);
+        sort_by(&mut told.events, |e| e.mop.into());
         told
     }
 }

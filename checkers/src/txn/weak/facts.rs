@@ -11,6 +11,7 @@
 //!
 //! O(micro-operations of the component · log) and as many versions.
 
+use elench_formats::sorting;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -175,7 +176,7 @@ impl Local {
             starts.push(events.len() as u32);
         }
         let mut by_key: Vec<u32> = (0..events.len() as u32).collect();
-        by_key.sort_by_key(|&e| events[e as usize].key);
+        sorting::sort_by(&mut by_key, |&e| events[e as usize].key.into());
         let same = |a: &u32, b: &u32| events[*a as usize].key == events[*b as usize].key;
         let groups: Vec<&[u32]> = by_key.chunk_by(same).collect();
         let mut local = Local { txns, starts, events: events.clone(), keys: Vec::new(), versions: 0 };
@@ -198,7 +199,8 @@ impl Local {
                     let rank = |e: &Event| ranks.get(&self.txns[e.txn as usize]).copied();
                     let by_version: HashMap<Version, Option<u32>, FixedState> =
                         writes.map(|e| (e.version, rank(e))).collect();
-                    versions[late..].sort_by_key(|v| by_version.get(v).copied().flatten());
+                    let rank = |v: &Version| by_version.get(v).copied().flatten();
+                    sorting::sort_by(&mut versions[late..], |v| rank(v).map_or(0, |rank| 1 + u64::from(rank)));
                 }
                 Shape::Line { late: if ranks.is_some() { versions.len() as u32 } else { late as u32 } }
             }
