@@ -14,6 +14,7 @@ pub mod linear;
 pub mod model;
 mod named;
 pub mod outcome;
+mod parallel;
 mod parts;
 pub mod session;
 pub mod txn;

@@ -5,11 +5,11 @@
 
 use elench_formats::History;
 use elench_formats::history::OpRef;
-use rayon::prelude::*;
 
 use crate::findings::{Fact, Findings, Table};
 use crate::latencies::Latencies;
 use crate::outcome::KeyId;
+use crate::parallel;
 
 /// The operations of one key, and those without a key, which belong to every key; or all, where no operation bears a key.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,10 @@ impl<'a> Part<'a> {
 /// Checks each key of a history by itself, in parallel, and merges. A history without keys is one part. A key that holds no
 /// acknowledged operation of the kind judged does not make the others unknown; one that holds some and not enough to judge does. Memory: what was found, not a key at a time but merged as it comes.
 pub fn by_key(history: &History, examples: usize, check: impl Fn(Part<'_>) -> Findings + Sync) -> Findings {
+    of_keys(history, examples, &check)
+}
+
+fn of_keys(history: &History, examples: usize, check: &(dyn Fn(Part<'_>) -> Findings + Sync)) -> Findings {
     let index = history.key_index();
     if index.is_empty() {
         return check(Part::whole(history)).of_all();
@@ -59,11 +63,17 @@ pub fn by_key(history: &History, examples: usize, check: impl Fn(Part<'_>) -> Fi
         let part = Part { history, rows: Some((index.rows(k), index.keyless())) };
         (check(part).of_key(KeyId(k as u32), &text), text)
     };
-    let none = || Keys::new(examples);
-    let keys = (0..index.len()).into_par_iter().map(of).fold(none, Keys::with).reduce(none, Keys::and);
-    keys.together()
+    let at_once = index.len().div_ceil(BLOCKS);
+    let block = |i: usize| {
+        let keys = i * at_once..index.len().min((i + 1) * at_once);
+        keys.map(of).fold(Keys::new(examples), Keys::with)
+    };
+    let blocks = parallel::map(index.len().div_ceil(at_once), 1, block);
+    blocks.into_iter().fold(Keys::new(examples), Keys::and).together()
 }
 
+/// Runs of keys that are checked at once and merged then.
+const BLOCKS: usize = 1024;
 /// Keys of which those facts are told that do not add up.
 const TOLD: usize = 16;
 /// The column of keys in their table, and its name.

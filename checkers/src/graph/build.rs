@@ -6,10 +6,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rayon::prelude::*;
-
 use super::component::Walk;
 use super::{Dependencies, Rel, Sink};
+use crate::parallel;
 
 const NONE: u32 = u32::MAX;
 const REL_SHIFT: u32 = 29;
@@ -225,14 +224,11 @@ impl<'a> Graph<'a> {
             return Graph { timeline, inside, txns: txns as u32, rows: txns as u32, offsets, targets: Vec::new() };
         }
         let new = || Kept { inside: &inside, edges: Vec::new(), aux: 0, fanned: Vec::new() };
-        let kept: Vec<Kept<'_>> = (0..dependencies.parts())
-            .into_par_iter()
-            .map(|part| {
-                let mut kept = new();
-                dependencies.edges(part, &mut kept);
-                kept
-            })
-            .collect();
+        let kept: Vec<Kept<'_>> = parallel::map(dependencies.parts(), 1, |part| {
+            let mut kept = new();
+            dependencies.edges(part, &mut kept);
+            kept
+        });
         let (rows, offsets, targets) = compressed(txns as u32, &kept);
         drop(kept);
         Graph { timeline, inside, txns: txns as u32, rows, offsets, targets }
@@ -315,7 +311,7 @@ impl Walk for Graph<'_> {
 fn windows<D: Dependencies>(timeline: &Timeline, dependencies: &D) -> Vec<bool> {
     let furthest: Vec<AtomicU32> = (0..timeline.order.len()).map(|_| AtomicU32::new(0)).collect();
     let marks = Marks { position: &timeline.position, furthest: &furthest };
-    (0..dependencies.parts()).into_par_iter().for_each(|part| dependencies.edges(part, &mut &marks));
+    parallel::each(dependencies.parts(), 1, &|part| dependencies.edges(part, &mut &marks));
     let mut inside = vec![false; timeline.position.len()];
     let mut end = 0;
     for (p, far) in furthest.iter().enumerate() {

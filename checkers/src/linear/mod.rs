@@ -12,11 +12,10 @@ use elench_formats::sorting::sort_by;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use rayon::prelude::*;
-
 use crate::budget::Budget;
 use crate::model::Model;
 use crate::outcome::{Answer, Certificate, Coverage, KeyId, KeyOrder, OpId, Outcome, Status, Stuck, Undecided, Why};
+use crate::parallel;
 
 mod depth;
 mod explain;
@@ -155,8 +154,8 @@ pub fn check_keys<M: Model>(problems: &[Problem<M>], budget: &Budget, evidence: 
         outcome
     };
     let run = || {
-        let decided = largest_first.par_iter().with_max_len(1).map(|&i| (i, decide(&problems[i])));
-        let mut decided: Vec<(usize, Outcome)> = decided.collect();
+        let decided = parallel::map(problems.len(), 1, |i| decide(&problems[largest_first[i]]));
+        let mut decided: Vec<(usize, Outcome)> = largest_first.into_iter().zip(decided).collect();
         sort_by(&mut decided, |&(i, _)| i as u64);
         decided.into_iter().map(|(_, outcome)| outcome).collect()
     };

@@ -7,14 +7,13 @@
 use elench_formats::sorting::sort_by;
 use std::time::Duration;
 
-use rayon::prelude::*;
-
 use super::monitor::{Conflict, Monitored, prefix};
 use super::search::{self, Found, Sample, StuckAt, TooMany};
 use super::{Evidence, Operation, depth, verify};
 use crate::budget::Budget;
 use crate::model::Model;
 use crate::outcome::Method;
+use crate::parallel;
 
 /// What was found of one history; operations are named by their places.
 #[derive(Debug)]
@@ -49,7 +48,7 @@ pub(super) fn solve<M: Model>(
     };
     let solved: Result<Vec<Solved>, Failure> = match budget.thread_count() {
         1 => parts.iter().map(solve).collect(),
-        _ => parts.par_iter().with_min_len(64).map(solve).collect(),
+        _ => parallel::map(parts.len(), 64, |i| solve(&parts[i])).into_iter().collect(),
     };
     Ok(merge(ops, &parts, solved?))
 }
@@ -131,7 +130,7 @@ fn both_searches<M: Model>(
         return search::search(model, ops, budget, keep_order);
     }
     let (wide, deep) = (budget.part(), budget.part());
-    let (wide_found, deep_found) = rayon::join(
+    let (wide_found, deep_found) = parallel::both(
         || {
             let found = search::search(model, ops, &wide, keep_order);
             if !matches!(found, Ok(Found::GaveUp { .. })) {

@@ -11,14 +11,17 @@ use elench_formats::history::OpRef;
 use elench_formats::{History, Value};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use rayon::prelude::*;
 
 use crate::dense::{NO_ID, ScalarIds, group, grouped};
 use crate::findings::ended;
 use crate::named::{ByName, Tally};
 use crate::outcome::{Coverage, Status};
+use crate::parallel;
 
 type Map<K, V> = HashMap<K, V, FixedState>;
+
+/// Keys that a thread takes at once.
+const AT_ONCE: usize = 16;
 
 /// What tells which of two versions of a key is the newer?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +120,7 @@ impl Accesses {
         }
         let by_key = grouped(self.keys.len(), self.list.iter().enumerate().map(|(i, a)| (a.key, i as u32)));
         let own = |key| group(&by_key, key).iter().map(|&i| self.list[i as usize]).collect::<Vec<Access>>();
-        (0..self.keys.len()).into_par_iter().map(|key| of(key, &own(key))).collect()
+        parallel::map(self.keys.len(), AT_ONCE, |key| of(key, &own(key)))
     }
 
     /// The text of a key, where there is one.

@@ -14,12 +14,12 @@ use std::ops::Range;
 use elench_formats::history::Status;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use rayon::prelude::*;
 
 use super::anomaly::Anomaly;
 use super::history::{ByKey, Kind, Mop, NONE, Txn, Txns};
 use crate::graph::{Dependencies, Rel, Sink};
 use crate::outcome::OpId;
+use crate::parallel;
 
 mod facts;
 
@@ -170,7 +170,7 @@ impl<'a> Lists<'a> {
     pub fn keeping(txns: &'a Txns<'a>, most: u64) -> Lists<'a> {
         let by_key = txns.by_key();
         let scan = |keys| Scan::keeping(txns, most).run(&by_key, keys);
-        let mut shards: Vec<Shard<'a>> = by_key.runs(SHARD).into_par_iter().map(scan).collect();
+        let mut shards: Vec<Shard<'a>> = parallel::map_items(by_key.runs(SHARD), scan);
         let mut committed: Vec<bool> = txns.status.iter().map(|&s| s == Status::Ok).collect();
         let mut seen: Vec<(Txn, u64)> = Vec::new();
         let mut cases = Cases::keeping(most);

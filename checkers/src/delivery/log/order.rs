@@ -6,9 +6,8 @@
 //! Messages are sorted by offset within their partitions, in parallel: O(n log n) at worst, 20 bytes a message. An offset far out costs
 //! no more than any other.
 
-use rayon::prelude::*;
-
 use super::collect::{Collected, NONE, NOWHERE, TOLD, message_of};
+use crate::parallel;
 
 /// All partitions' messages by offset.
 #[derive(Debug)]
@@ -40,7 +39,7 @@ impl Order {
             slices.push(own);
             rest = more;
         }
-        slices.into_par_iter().for_each(|own| own.sort_unstable());
+        parallel::map_items(slices, |own| own.sort_unstable());
         Order::number(all, &sorted, &bounds, spread)
     }
 

@@ -290,13 +290,72 @@ fn spelled(f: &str) -> Cow<'_, str> {
 }
 
 /// Problems of a history, a key each.
-fn problems<R: Reader>(history: &History, mut reader: R) -> Result<Reading, Unfit> {
+fn problems<R: Reader>(history: &History, reader: R) -> Result<Reading, Unfit> {
+    let mut gathered = Gathered { reader, groups: Vec::new() };
+    let (keys, mut reading) = walk(history, &mut gathered).map_err(Unfit::Operation)?;
+    for (key, ops) in keys.into_iter().zip(gathered.groups) {
+        let (model, ops) = AnyModel::new(gathered.reader.model(&ops), ops);
+        let early = |op| Unfit::Operation(Misfit { op, why: "it completes before it is invoked".into() });
+        reading.problems.push(Problem::new(key, model, ops).map_err(early)?);
+    }
+    reading.assumptions = gathered.reader.assumptions();
+    Ok(reading)
+}
+
+/// What the walk over a history gives its operations to, whatever the model: the walk is compiled once, not once a model.
+trait Gather {
+    /// Reads an operation and puts what it says into the group that `place` names for the part of the object it is about;
+    /// false if it says nothing. Groups are numbered as they come.
+    fn take(&mut self, call: &Call<'_>, place: &mut Placing<'_>) -> Result<bool, String>;
+}
+
+/// Numbers the parts of an object.
+type Placing<'a> = dyn FnMut(Option<Box<str>>) -> usize + 'a;
+
+/// Operations by the problem that they belong to.
+struct Gathered<R: Reader> {
+    reader: R,
+    groups: Vec<Vec<Operation<<R::Model as Model>::Op>>>,
+}
+
+impl<R: Reader> Gather for Gathered<R> {
+    fn take(&mut self, call: &Call<'_>, place: &mut Placing<'_>) -> Result<bool, String> {
+        let Some(Said { key, op }) = self.reader.read(call)? else { return Ok(false) };
+        let place = place(key);
+        if place == self.groups.len() {
+            self.groups.push(Vec::new());
+        }
+        let row = &call.row;
+        let ret = if call.ok { row.complete_index() } else { None };
+        let operation = Operation { id: OpId(row.index()), process: row.process(), call: row.index(), ret, op };
+        self.groups[place].push(operation);
+        Ok(true)
+    }
+}
+
+/// Gathers a history's operations. Gives the keys of the groups, and what there is to say but for their problems.
+fn walk(history: &History, gather: &mut dyn Gather) -> Result<(Vec<Option<KeyId>>, Reading), Misfit> {
     let index = history.key_index();
     let mut reading = Reading::default();
-    let mut groups: Vec<(Option<KeyId>, Vec<_>)> = Vec::new();
+    let mut groups = Vec::new();
     let mut of_history = |key: Option<Scalar>, rows: &mut dyn Iterator<Item = &u32>| -> Result<(), Misfit> {
         let key = key.map(|key| text_of(history, key));
         let mut places: HashMap<Option<Box<str>>, usize, FixedState> = HashMap::default();
+        let (keys, groups) = (&mut reading.keys, &mut groups);
+        let mut place = |part: Option<Box<str>>| {
+            *places.entry(part).or_insert_with_key(|part| {
+                let name = match (&key, part) {
+                    (key, None) => key.clone(),
+                    (None, Some(part)) => Some(part.clone()),
+                    (Some(key), Some(part)) => Some(format!("[{key} {part}]").into()),
+                };
+                groups.push(name.map(|name| {
+                    keys.push(name);
+                    KeyId(keys.len() as u32 - 1)
+                }));
+                groups.len() - 1
+            })
+        };
         for &row in rows {
             let row = history.op(row as usize);
             let mut left_out = |status| reading.left_out.count(row.f().unwrap_or("nil"), status, 1);
@@ -304,49 +363,21 @@ fn problems<R: Reader>(history: &History, mut reader: R) -> Result<Reading, Unfi
                 left_out(crate::outcome::Status::Fail);
                 continue;
             }
-            let misfit = |why| Misfit { op: OpId(row.index()), why };
-            let Some(said) = reader.read(&Call::of(history, row)).map_err(misfit)? else {
-                let ok = row.status() == Status::Ok;
-                left_out(if ok { crate::outcome::Status::Ok } else { crate::outcome::Status::Info });
-                reading.silent += u64::from(ok);
-                continue;
-            };
-            let place = *places.entry(said.key).or_insert_with_key(|part| {
-                let name = match (&key, part) {
-                    (key, None) => key.clone(),
-                    (None, Some(part)) => Some(part.clone()),
-                    (Some(key), Some(part)) => Some(format!("[{key} {part}]").into()),
-                };
-                let id = name.map(|name| {
-                    reading.keys.push(name);
-                    KeyId(reading.keys.len() as u32 - 1)
-                });
-                groups.push((id, Vec::new()));
-                groups.len() - 1
-            });
-            let ret = if row.status() == Status::Ok { row.complete_index() } else { None };
-            let (id, call) = (OpId(row.index()), row.index());
-            groups[place].1.push(Operation { id, process: row.process(), call, ret, op: said.op });
+            let call = Call::of(history, row);
+            if !gather.take(&call, &mut place).map_err(|why| Misfit { op: OpId(row.index()), why })? {
+                left_out(if call.ok { crate::outcome::Status::Ok } else { crate::outcome::Status::Info });
+                reading.silent += u64::from(call.ok);
+            }
         }
         Ok(())
     };
-    let mut all = || -> Result<(), Misfit> {
-        for (i, &key) in index.keys().iter().enumerate() {
-            of_history(Some(key), &mut index.rows(i).iter().chain(index.keyless()))?;
-        }
-        if index.is_empty() {
-            of_history(None, &mut index.keyless().iter())?;
-        }
-        Ok(())
-    };
-    all().map_err(Unfit::Operation)?;
-    for (key, ops) in groups {
-        let (model, ops) = AnyModel::new(reader.model(&ops), ops);
-        let early = |op| Unfit::Operation(Misfit { op, why: "it completes before it is invoked".into() });
-        reading.problems.push(Problem::new(key, model, ops).map_err(early)?);
+    for (i, &key) in index.keys().iter().enumerate() {
+        of_history(Some(key), &mut index.rows(i).iter().chain(index.keyless()))?;
     }
-    reading.assumptions = reader.assumptions();
-    Ok(reading)
+    if index.is_empty() {
+        of_history(None, &mut index.keyless().iter())?;
+    }
+    Ok((groups, reading))
 }
 
 fn text_of(history: &History, key: Scalar) -> Box<str> {
