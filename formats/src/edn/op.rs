@@ -33,6 +33,7 @@ pub(crate) struct Shard {
     /// The events so far.
     pub(crate) batch: EventBatch,
     memo: Memo,
+    lists: Lists,
     cells: Vec<Cell>,
     entries: Vec<Entry>,
     text: Vec<u8>,
@@ -454,6 +455,29 @@ impl Shard {
         Some(keep(self, Cell::Seq(elements)))
     }
 
+    /// A vector beside a key: what one list of that key has in common with the last one is not read again.
+    #[inline(always)]
+    fn quick_list(&mut self, cursor: &mut Cursor<'_>, key: i64) -> Option<Cell> {
+        let open = *cursor;
+        cursor.pos += 1;
+        let (text, start) = (cursor.pos, self.batch.ints.len());
+        let last = self.lists.of(key);
+        let known = last.begins(&cursor.bytes[text..], &mut self.batch.ints);
+        cursor.pos += known;
+        let closed = known > 0 && cursor.bytes[cursor.pos] == b']';
+        cursor.pos += usize::from(known > 0);
+        if !closed && !self.quick_ints(cursor, b']') {
+            // Not only integers, or not at once.
+            self.batch.ints.truncate(start);
+            *cursor = open;
+            return self.quick_vector(cursor, 1, |_, cell| cell);
+        }
+        if !closed {
+            self.lists.of(key).keep(known, &cursor.bytes[text..cursor.pos - 1], &self.batch.ints[start..]);
+        }
+        Some(Cell::List(span(start, self.batch.ints.len())))
+    }
+
     /// The rest of a vector, as far as it is integers; says whether it is nothing else.
     fn quick_ints(&mut self, cursor: &mut Cursor<'_>, close: u8) -> bool {
         let ints = &mut self.batch.ints;
@@ -642,7 +666,13 @@ impl Shard {
             },
         };
         cursor.skip_spaces();
-        self.quick_cell(cursor, 1, |shard, value| shard.batch.mops.push(Mop { f, key, value }))?;
+        match (cursor.peek()?, key) {
+            (b'[', Cell::Int(of)) => {
+                let value = self.quick_list(cursor, of)?;
+                self.batch.mops.push(Mop { f, key, value });
+            }
+            _ => self.quick_cell(cursor, 1, |shard, value| shard.batch.mops.push(Mop { f, key, value }))?,
+        }
         cursor.skip_spaces();
         if cursor.peek()? != close {
             return None;
@@ -1029,6 +1059,73 @@ impl Memo {
     fn keep(&mut self, name: &[u8], id: TextId) {
         if let Some(key) = Self::key(name) {
             self.slots[Self::slot(key)] = (key, id);
+        }
+    }
+}
+
+/// The last lists of keys, as they are written and as numbers: in a history of appends a list mostly begins with the one that was
+/// read of the same key before.
+#[derive(Debug, Default)]
+struct Lists(Vec<List>);
+
+/// What is the same text is the same numbers, whatever it was read from.
+#[derive(Clone, Debug, Default)]
+struct List {
+    key: i64,
+    text: Vec<u8>,
+    ints: Vec<i64>,
+}
+
+impl Lists {
+    const SLOTS: usize = 1 << 10;
+
+    /// The last list of a key, or one that is empty.
+    #[inline]
+    fn of(&mut self, key: i64) -> &mut List {
+        if self.0.is_empty() {
+            self.0.resize(Self::SLOTS, List::default());
+        }
+        let slot = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - Self::SLOTS.ilog2());
+        let list = &mut self.0[slot as usize];
+        if list.key != key {
+            list.key = key;
+            list.text.clear();
+            list.ints.clear();
+        }
+        list
+    }
+}
+
+impl List {
+    /// No more of a list than this is kept, in bytes of its text.
+    const MOST: usize = 1 << 14;
+
+    /// Does this text begin with the list, and go on with a space or the end? Then its numbers are added to `ints`, and how
+    /// long its text is is the answer; else nothing.
+    #[inline]
+    fn begins(&self, text: &[u8], ints: &mut Vec<i64>) -> usize {
+        let len = self.text.len();
+        let goes_on = matches!(text.get(len), Some(b' ' | b']'));
+        if len == 0 || !goes_on || text[..len] != self.text {
+            return 0;
+        }
+        ints.extend_from_slice(&self.ints);
+        len
+    }
+
+    /// Remembers a list, of which so many bytes of text are remembered already.
+    #[inline]
+    fn keep(&mut self, known: usize, text: &[u8], ints: &[i64]) {
+        if known == 0 {
+            self.text.clear();
+            self.ints.clear();
+        }
+        // What ends in white space would end elsewhere the next time, and line breaks are counted as they are passed.
+        let plain = |b: &u8| matches!(b, b'0'..=b'9' | b'-' | b' ');
+        let new = &text[known..];
+        if text.len() <= Self::MOST && new.iter().all(plain) && text.last().is_some_and(u8::is_ascii_digit) {
+            self.text.extend_from_slice(new);
+            self.ints.extend_from_slice(&ints[self.ints.len()..]);
         }
     }
 }

@@ -343,8 +343,37 @@ fn operation() -> impl Strategy<Value = String> {
     )
 }
 
+/// Reads of few keys that show much of the same again, and what only looks like it.
+fn reads() -> impl Strategy<Value = Vec<String>> {
+    let element = |i: usize, odd: usize| match odd {
+        0 => ["12", "1", "-1", "007", "nil", "1.5", "\"1\"", "[1]", "99999999999999999999"][i % 9].to_string(),
+        _ => (i * 7).to_string(),
+    };
+    let separator = |odd: usize| ["\n", "  ", ", ", " #_ 3 "].get(odd).copied().unwrap_or(" ");
+    let list = (1..30usize, vec((0..40usize, 0..60usize), 30), 0..12usize).prop_map(move |(n, odd, end)| {
+        let items = odd.iter().take(n).enumerate().map(|(i, &(e, s))| format!("{}{}", element(i, e), separator(s)));
+        let text: String = items.collect();
+        let end = [" ", "\n", "", "0", " 1"].get(end).copied().unwrap_or("");
+        format!("[{}{end}]", text.trim_end())
+    });
+    let read = (0..3usize, list).prop_map(|(key, list)| format!("[:r {} {list}]", ["1", "2", "1025"][key]));
+    let txn = vec(read, 1..4).prop_map(|mops| format!("{{:type :ok, :f :txn, :value [{}]}}", mops.join(" ")));
+    vec(txn, 0..8)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn lists_that_begin_alike_are_what_they_are(
+        operations in reads(), block in 1usize..400, piece in 1usize..200, anywhere in any::<bool>()
+    ) {
+        let text = operations.join("\n");
+        let expected = fast(text.as_bytes());
+        prop_assert_eq!(expected.clone().map(without_places), slow(&text), "{}", text);
+        let sizes = Sizes { block, piece, anywhere };
+        prop_assert_eq!(&in_blocks(text.as_bytes(), 2, sizes), &expected, "{}", text);
+    }
 
     #[test]
     fn reading_the_text_of_a_value_gives_the_value(value in canonical()) {
