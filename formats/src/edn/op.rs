@@ -33,6 +33,7 @@ pub(crate) struct Shard {
     /// The events so far.
     pub(crate) batch: EventBatch,
     memo: Memo,
+    after: After,
     lists: Lists,
     cells: Vec<Cell>,
     entries: Vec<Entry>,
@@ -70,6 +71,15 @@ pub(crate) struct Run {
     /// Was there an event?
     pub(crate) any: bool,
     pub(crate) stop: Scan<Stop>,
+}
+
+/// What comes next in the map of an event.
+enum Next {
+    Field(Field),
+    /// An entry of another name, which was read.
+    Other,
+    /// The end of the map, or of the quick way.
+    End(Option<Stop>),
 }
 
 /// Where the arenas stood when an event or a value began.
@@ -205,38 +215,20 @@ impl Shard {
     fn fields(&mut self, cursor: &mut Cursor<'_>, fields: &mut Fields, first: bool) -> Scan<Option<Stop>> {
         let open = cursor.pos;
         cursor.pos += 1;
+        let mut last = None;
         loop {
-            cursor.skip_spaces();
-            match cursor.peek() {
-                Some(b':') => {}
-                Some(b'}') => {
-                    cursor.pos += 1;
-                    return Ok(None);
-                }
-                None => return Fault::end(open, "map"),
-                Some(_) => {
-                    self.other_key(cursor, open)?;
-                    continue;
-                }
-            }
-            let field = match quick_field(cursor) {
+            let field = match last.and_then(|last| self.after.ahead(cursor, last)) {
                 Some(field) => field,
-                None => {
-                    let start = cursor.pos;
-                    let name = cursor.token()?;
-                    match field(&name[1..]) {
-                        Some(field) => field,
-                        None if first && fields.kind.is_none() && name == b":history" => {
-                            cursor.skip_trivia(0)?;
-                            return Ok(Some(Stop::History));
-                        }
-                        None => {
-                            self.extra(cursor, start, &name[1..], open)?;
-                            continue;
-                        }
+                None => match self.next(cursor, fields, open, first)? {
+                    Next::Field(field) => {
+                        self.after.learn(last, field);
+                        field
                     }
-                }
+                    Next::Other => continue,
+                    Next::End(stop) => return Ok(stop),
+                },
             };
+            last = Some(field);
             cursor.skip_spaces();
             match field {
                 Field::Index => fields.index = integer(cursor, open, ":index")?,
@@ -249,6 +241,39 @@ impl Shard {
                     self.batch.value.truncate(self.batch.len());
                     self.cell_for(cursor, open, |shard, cell| shard.batch.value.push(cell))?;
                 }
+            }
+        }
+    }
+
+    /// The name of the next field, or all of an entry that is none of the six.
+    fn next(&mut self, cursor: &mut Cursor<'_>, fields: &Fields, open: usize, first: bool) -> Scan<Next> {
+        cursor.skip_spaces();
+        match cursor.peek() {
+            Some(b':') => {}
+            Some(b'}') => {
+                cursor.pos += 1;
+                return Ok(Next::End(None));
+            }
+            None => return Fault::end(open, "map"),
+            Some(_) => {
+                self.other_key(cursor, open)?;
+                return Ok(Next::Other);
+            }
+        }
+        if let Some(field) = quick_field(cursor) {
+            return Ok(Next::Field(field));
+        }
+        let start = cursor.pos;
+        let name = cursor.token()?;
+        match field(&name[1..]) {
+            Some(field) => Ok(Next::Field(field)),
+            None if first && fields.kind.is_none() && name == b":history" => {
+                cursor.skip_trivia(0)?;
+                Ok(Next::End(Some(Stop::History)))
+            }
+            None => {
+                self.extra(cursor, start, &name[1..], open)?;
+                Ok(Next::Other)
             }
         }
     }
@@ -638,17 +663,9 @@ impl Shard {
     #[inline(always)]
     fn quick_mop(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<()> {
         cursor.pos += 1;
-        let f = match self.quick_name(cursor) {
+        let f = match self.memo.recent(cursor) {
             Some(f) => f,
-            None => {
-                cursor.skip_spaces();
-                if cursor.peek()? != b':' {
-                    return None;
-                }
-                let at = cursor.pos;
-                let name = cursor.token().ok()?;
-                self.name(&name[1..], at).ok()?
-            }
+            None => self.operation(cursor)?,
         };
         cursor.skip_spaces();
         let key = match short_int(cursor) {
@@ -679,6 +696,23 @@ impl Shard {
         }
         cursor.pos += 1;
         Some(())
+    }
+
+    /// The name of a micro-operation.
+    #[inline(never)]
+    fn operation(&mut self, cursor: &mut Cursor<'_>) -> Option<TextId> {
+        let at = cursor.pos;
+        if let Some(f) = self.quick_name(cursor) {
+            self.memo.use_again(&cursor.bytes[at..=cursor.pos], f);
+            return Some(f);
+        }
+        cursor.skip_spaces();
+        if cursor.peek()? != b':' {
+            return None;
+        }
+        let at = cursor.pos;
+        let name = cursor.token().ok()?;
+        self.name(&name[1..], at).ok()
     }
 
     /// A keyword of up to seven characters that was seen before and that a space or comma follows. That it was seen
@@ -770,7 +804,7 @@ fn micro_operation_ahead(cursor: &Cursor<'_>) -> bool {
 }
 
 /// The six keys that every history has.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Field {
     Index,
     Time,
@@ -778,6 +812,42 @@ enum Field {
     Process,
     F,
     Value,
+}
+
+impl Field {
+    /// Its name and the space after it: the bytes, and how many.
+    const NAMES: [(u64, u32); 6] = [
+        (word(b"index "), 6),
+        (word(b"time "), 5),
+        (word(b"type "), 5),
+        (word(b"process "), 8),
+        (word(b"f "), 2),
+        (word(b"value "), 6),
+    ];
+}
+
+/// Which field follows each field: programs write them in one order.
+#[derive(Debug, Default)]
+struct After([Option<(Field, u64, u64)>; 6]);
+
+impl After {
+    /// Is the field that is foreseen after this one the next, written as usual? Then the cursor goes behind its name.
+    #[inline]
+    fn ahead(&self, cursor: &mut Cursor<'_>, last: Field) -> Option<Field> {
+        let (field, name, mask) = self.0[last as usize]?;
+        let comma = load(cursor.bytes, cursor.pos)? & 0xff_ffff == word(b", :");
+        if !comma || load(cursor.bytes, cursor.pos + 3)? & mask != name {
+            return None;
+        }
+        cursor.pos += 3 + Field::NAMES[field as usize].1 as usize;
+        Some(field)
+    }
+
+    fn learn(&mut self, last: Option<Field>, field: Field) {
+        let Some(last) = last else { return };
+        let (name, len) = Field::NAMES[field as usize];
+        self.0[last as usize] = Some((field, name, u64::MAX >> (64 - 8 * len)));
+    }
 }
 
 fn field(name: &[u8]) -> Option<Field> {
@@ -811,29 +881,14 @@ fn load(bytes: &[u8], at: usize) -> Option<u64> {
 /// One of the six keys with a space after it; goes behind both.
 #[inline]
 fn quick_field(cursor: &mut Cursor<'_>) -> Option<Field> {
-    const TIME: u64 = word(b"time ");
-    const TYPE: u64 = word(b"type ");
-    const INDEX: u64 = word(b"index ");
-    const VALUE: u64 = word(b"value ");
-    const PROCESS: u64 = word(b"process ");
-    const F: u64 = word(b"f ");
+    const FIELDS: [Field; 6] = [Field::Index, Field::Process, Field::Type, Field::F, Field::Value, Field::Time];
     let w = load(cursor.bytes, cursor.pos + 1)?;
-    let (field, len) = if w == PROCESS {
-        (Field::Process, 9)
-    } else if w & 0xff_ffff_ffff == TYPE {
-        (Field::Type, 6)
-    } else if w & 0xffff == F {
-        (Field::F, 3)
-    } else if w & 0xffff_ffff_ffff == VALUE {
-        (Field::Value, 7)
-    } else if w & 0xff_ffff_ffff == TIME {
-        (Field::Time, 6)
-    } else if w & 0xffff_ffff_ffff == INDEX {
-        (Field::Index, 7)
-    } else {
-        return None;
+    let is_here = |&field: &Field| {
+        let (name, len) = Field::NAMES[field as usize];
+        w & (u64::MAX >> (64 - 8 * len)) == name
     };
-    cursor.pos += len;
+    let field = FIELDS.into_iter().find(is_here)?;
+    cursor.pos += 1 + Field::NAMES[field as usize].1 as usize;
     Some(field)
 }
 
@@ -1018,6 +1073,8 @@ fn any_integer(cursor: &mut Cursor<'_>, open: usize, name: &str) -> Scan<i64> {
 #[derive(Debug)]
 struct Memo {
     slots: [(u64, TextId); MEMO_SLOTS],
+    /// The last two names of micro-operations, with their colons and the space behind them: bytes, which of eight, and how many.
+    recent: [(u64, u64, usize, TextId); 2],
 }
 
 const MEMO_SLOTS: usize = 64;
@@ -1025,7 +1082,7 @@ const MEMO_SLOTS: usize = 64;
 impl Default for Memo {
     fn default() -> Self {
         // No name is so long that this word stands for it.
-        Memo { slots: [(u64::MAX, 0); MEMO_SLOTS] }
+        Memo { slots: [(u64::MAX, 0); MEMO_SLOTS], recent: [(u64::MAX, 0, 0, 0); 2] }
     }
 }
 
@@ -1054,6 +1111,22 @@ impl Memo {
     fn find_key(&self, key: u64) -> Option<TextId> {
         let (known, id) = self.slots[Self::slot(key)];
         (known == key).then_some(id)
+    }
+
+    /// One of the last two names, with the space behind it.
+    #[inline]
+    fn recent(&self, cursor: &mut Cursor<'_>) -> Option<TextId> {
+        let w = load(cursor.bytes, cursor.pos)?;
+        let &(_, _, len, id) = self.recent.iter().find(|(name, mask, ..)| w & mask == *name)?;
+        cursor.pos += len;
+        Some(id)
+    }
+
+    /// Here is a name with its colon and what follows it.
+    fn use_again(&mut self, name: &[u8], id: TextId) {
+        if name.len() <= 8 && name.ends_with(b" ") {
+            self.recent = [(word(name), u64::MAX >> (64 - 8 * name.len()), name.len(), id), self.recent[0]];
+        }
     }
 
     fn keep(&mut self, name: &[u8], id: TextId) {
