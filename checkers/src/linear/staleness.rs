@@ -7,7 +7,7 @@
 
 use super::{Evidence, Problem, check_keys};
 use crate::budget::Budget;
-use crate::model::{Register, RegisterOp, StaleRegister};
+use crate::model::{AnyModel, Register, RegisterOp, StaleRegister};
 use crate::outcome::{Coverage, OpId, Outcome};
 
 /// The first operation that k-atomicity is not defined for.
@@ -21,15 +21,11 @@ pub fn check_k_atomic(problems: &[Problem<Register>], k: usize, budget: &Budget,
     if k <= 1 {
         return check_keys(problems, budget, evidence);
     }
-    let stale: Vec<Problem<StaleRegister>> = problems
-        .iter()
-        .map(|problem| Problem {
-            key: problem.key,
-            model: StaleRegister::new(problem.model.clone(), k),
-            ops: problem.ops.clone(),
-        })
-        .collect();
-    check_keys(&stale, budget, evidence)
+    let stale = |problem: &Problem<Register>| {
+        let (model, ops) = AnyModel::new(StaleRegister::new(problem.model.clone(), k), problem.ops.clone());
+        Problem { key: problem.key, model, ops }
+    };
+    check_keys(&problems.iter().map(stale).collect::<Vec<_>>(), budget, evidence)
 }
 
 /// What is known of the staleness of reads.

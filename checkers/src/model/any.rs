@@ -3,11 +3,11 @@
 //! Operations and states become numbers: equal ones the same. A step costs a lock and a look-up more than the model's own.
 
 use std::fmt;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
 
 use super::Model;
 use crate::budget::Budget;
@@ -32,17 +32,11 @@ impl AnyModel {
         M: Model + 'static,
         M::State: Send,
     {
-        let mut known: Vec<M::Op> = Vec::new();
-        let mut numbers: HashMap<M::Op, u32, FixedState> = HashMap::default();
-        let ops = ops.into_iter().map(|Operation { id, process, call, ret, op }| {
-            let number = *numbers.entry(op).or_insert_with_key(|op| {
-                known.push(op.clone());
-                known.len() as u32 - 1
-            });
-            Operation { id, process, call, ret, op: AnyOp(number) }
-        });
-        let ops = ops.collect();
-        (AnyModel(Box::new(Numbered { model, ops: known.into(), states: Arc::default() })), ops)
+        let mut known = Numbers::default();
+        let numbered =
+            |Operation { id, process, call, ret, op }| Operation { id, process, call, ret, op: AnyOp(known.of(op)) };
+        let ops = ops.into_iter().map(numbered).collect();
+        (AnyModel(Box::new(Numbered { model, ops: known.list.into(), states: Arc::default() })), ops)
     }
 }
 
@@ -82,33 +76,40 @@ trait Behaviour: Send + Sync {
 struct Numbered<M: Model> {
     model: M,
     ops: Arc<[M::Op]>,
-    states: Arc<Mutex<States<M::State>>>,
+    states: Arc<Mutex<Numbers<M::State>>>,
 }
 
-struct States<S> {
-    list: Vec<S>,
+/// Things by their numbers, and numbers by things: equal ones have the same.
+struct Numbers<T> {
+    list: Vec<T>,
     table: HashTable<u32>,
 }
 
-impl<S> Default for States<S> {
+impl<T> Default for Numbers<T> {
     fn default() -> Self {
-        States { list: Vec::new(), table: HashTable::new() }
+        Numbers { list: Vec::new(), table: HashTable::new() }
+    }
+}
+
+impl<T: Eq + Hash> Numbers<T> {
+    fn of(&mut self, thing: T) -> u32 {
+        let Numbers { list, table } = self;
+        let hash = FixedState::default().hash_one(&thing);
+        if let Some(&number) = table.find(hash, |&number| list[number as usize] == thing) {
+            return number;
+        }
+        let number = list.len() as u32;
+        list.push(thing);
+        // Through a pointer, so that tables grow in one way, whatever they number.
+        let hash_of: &dyn Fn(&u32) -> u64 = &|&number| FixedState::default().hash_one(&list[number as usize]);
+        table.insert_unique(hash, number, hash_of);
+        number
     }
 }
 
 impl<M: Model> Numbered<M> {
     fn number(&self, state: M::State) -> AnyState {
-        let hasher = FixedState::default();
-        let hash = hasher.hash_one(&state);
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        let States { list, table } = &mut *states;
-        if let Some(&number) = table.find(hash, |&number| list[number as usize] == state) {
-            return AnyState(number);
-        }
-        let number = list.len() as u32;
-        list.push(state);
-        table.insert_unique(hash, number, |&number| hasher.hash_one(&list[number as usize]));
-        AnyState(number)
+        AnyState(self.states.lock().unwrap_or_else(PoisonError::into_inner).of(state))
     }
 
     fn state(&self, AnyState(number): AnyState) -> M::State {
