@@ -1,7 +1,8 @@
 //! Do the members that nodes see at rest follow from who joined and who left?
 //!
 //! A member is *in* for certain if some acknowledged joining of it began after every leaving that may have happened had ended; *out*
-//! for certain the other way round. What an unknown operation may still do makes it neither. A view at rest that
+//! for certain the other way round. Who was there at first is in unless some leaving may have happened. What an unknown operation may do
+//! before a view has ended makes it neither. A view at rest that
 //! lacks who is in is a `missing-member`; one that shows who is out, a `departed-member`; one that shows somebody twice, a
 //! `duplicate-member`. Who never joined is an `unexpected-member` where it is known who was there at first: as told, or
 //! as the views that ended before the first change began show. Two views at rest that differ while no change is of unknown outcome are a `disagreement`.
@@ -84,6 +85,7 @@ enum Who {
 #[derive(Clone, Debug)]
 struct View {
     op: u64,
+    ended: u64,
     members: Vec<String>,
 }
 
@@ -144,7 +146,7 @@ impl Membership {
         if !self.changed && self.rules.members.is_none() {
             self.initial.get_or_insert_default().extend(members.iter().cloned());
         }
-        let view = View { op: op.index(), members };
+        let view = View { op: op.index(), ended: op.complete_index().unwrap_or(u64::MAX), members };
         if is_final(op) {
             self.marked.push(view);
         } else if self.rules.quiescent {
@@ -178,8 +180,9 @@ impl Membership {
         members.sort_unstable();
         let mut told: Vec<(&'static str, Vec<OpId>, String)> = Vec::new();
         for name in members {
-            let changes = &self.changes[name];
-            let certain = |joins| certain(changes, joins);
+            // What began after the view had ended does not excuse it.
+            let changes: Vec<Change> = self.changes[name].iter().copied().filter(|c| c.op < view.ended).collect();
+            let certain = |joins| certain(&changes, joins);
             match (certain(true), certain(false), shown.contains(name.as_str())) {
                 (Some(join), _, false) => {
                     told.push((
@@ -198,17 +201,20 @@ impl Membership {
                 _ => {}
             }
         }
+        let changed = |name: &str, how: &dyn Fn(&Change) -> bool| {
+            self.changes.get(name).is_some_and(|all| all.iter().any(|change| change.op < view.ended && how(change)))
+        };
         if let Some(initial) = &self.initial {
-            for name in
-                initial.iter().filter(|name| !self.changes.contains_key(*name) && !shown.contains(name.as_str()))
-            {
+            // Who was there at first and is not known to have joined again, which is told above.
+            let stays = |name: &str| !changed(name, &|change| !change.joins || change.ok);
+            for name in initial.iter().filter(|name| stays(name) && !shown.contains(name.as_str())) {
                 told.push((
                     "missing-member",
                     vec![op],
                     format!("{op} does not show {name}, which was there at first and never left"),
                 ));
             }
-            let joined = |name: &str| self.changes.get(name).is_some_and(|all| all.iter().any(|change| change.joins));
+            let joined = |name: &str| changed(name, &|change| change.joins);
             for name in shown.iter().filter(|name| !initial.contains(**name) && !joined(name)) {
                 told.push(("unexpected-member", vec![op], format!("{op} shows {name}, which never joined")));
             }
@@ -423,7 +429,10 @@ mod tests {
             let stranger = !initial && !changes.iter().any(|(_, _, joins, _)| *joins);
             let expected: Vec<(&'static str, u64)> = [
                 ("departed-member", !was && settled(false)),
-                ("missing-member", was && (settled(true) || (initial && changes.is_empty()))),
+                (
+                    "missing-member",
+                    was && (settled(true) || (initial && changes.iter().all(|(_, _, joins, _)| *joins))),
+                ),
                 ("unexpected-member", !was && stranger),
             ]
             .into_iter()
@@ -450,6 +459,29 @@ mod tests {
         then(&mut log, "read", "nil", "#{\"n1\" \"n3\"}", FINAL);
         let found = found_with(&log, &Rules::default());
         assert_eq!(kinds(&found), [("disagreement", 1), ("missing-member", 2)]);
+    }
+
+    #[test]
+    fn who_was_there_at_first_is_missing_unless_a_leaving_may_have_happened_by_the_end_of_the_view() {
+        let event = |kind, f| Event { kind, process: 7, f, value: "\"n1\"".into(), extra: String::new() };
+        for (f, at, missing) in [("join", 0, 1), ("join", 2, 1), ("leave", 0, 0), ("leave", 1, 0), ("leave", 2, 1)] {
+            let mut log = Vec::new();
+            then(&mut log, "read", "nil", "[]", FINAL);
+            log.insert(at, event("invoke", f));
+            let found = found_in(&log);
+            assert_eq!(found.count("missing-member"), missing, "{log:#?}");
+            assert_eq!(found.is_valid(), missing == 0);
+        }
+    }
+
+    #[test]
+    fn a_joining_that_began_after_a_view_does_not_explain_what_it_showed() {
+        let mut log = Vec::new();
+        then(&mut log, "read", "nil", "[\"n1\" \"n2\"]", FINAL);
+        log.push(Event { kind: "invoke", process: 7, f: "join", value: "\"n2\"".into(), extra: String::new() });
+        assert_eq!(kinds(&found_in(&log)), [("unexpected-member", 1)]);
+        log.swap(1, 2);
+        assert_eq!(kinds(&found_in(&log)), []);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub mod subkeys;
 pub mod sums;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod twins;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

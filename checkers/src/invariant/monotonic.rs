@@ -4,11 +4,12 @@
 //! (`{:val 4, :sts 17…}`), and in the end all rows are read in the order of their timestamps. FaunaDB's: increments and reads
 //! return a value, or `[timestamp value]`. Both ask:
 //!
-//! - `process-order`: does a process see a value below an earlier one of its own, or get one by inserting that is not above it?
+//! - `process-order`: does a process see a value below the last one of its own, or get one by inserting that is not above it?
 //! - `value-order`: is a value with a later timestamp smaller? Rows with later timestamps are greater, and not equal.
 //! - `timestamp-order`: do timestamps fall in a read of rows?
 //! - `duplicate`: is a value twice in one read of rows?
-//! - `lost`: is an acknowledged insert missing in the last read of rows that began after its acknowledgement?
+//! - `lost`: is an acknowledged insert missing in the read of rows that began last, and after its acknowledgement? (Reads of the past,
+//!   `read-at`, may lack what came later.)
 //!
 //! Timestamps are integers or decimals and compared exactly. An insert that is told its value by the client says nothing here.
 //!
@@ -85,7 +86,7 @@ struct Monotonic {
     points: Vec<(i128, i64, u64)>,
     /// Acknowledged inserts: value, operation, completion.
     inserts: Vec<(i64, u64, u64)>,
-    /// The last read of rows.
+    /// The read of rows that began last.
     rows: Option<(u64, Vec<Point>)>,
     judged: u64,
     /// The first operation that may make values smaller: nothing is judged from there on.
@@ -128,7 +129,7 @@ impl Monotonic {
         }
     }
 
-    fn read_rows(&mut self, op: u64, rows: Vec<Point>) {
+    fn read_rows(&mut self, op: u64, rows: Vec<Point>, past: bool) {
         // No rows have no order; that they lack what was inserted tells something.
         self.judged += u64::from(!rows.is_empty());
         let op = OpId(op);
@@ -158,7 +159,10 @@ impl Monotonic {
                 )
             });
         }
-        self.rows = Some((op.0, rows));
+        // What the past lacks may have been inserted later. Of reads that overlap, the one that began last has most to list.
+        if !past && self.rows.as_ref().is_none_or(|(last, _)| *last < op.0) {
+            self.rows = Some((op.0, rows));
+        }
     }
 
     fn judge_points(&mut self) {
@@ -254,7 +258,7 @@ impl State for Monotonic {
         match told(op) {
             Told::Point(point) if past => self.points.extend(point.stamp.map(|stamp| (stamp, point.value, op.index()))),
             Told::Point(point) => self.point(op, point, inserts),
-            Told::Rows(rows) => self.read_rows(op.index(), rows),
+            Told::Rows(rows) => self.read_rows(op.index(), rows, past),
             Told::Odd => {
                 let why = format!("{} returned neither a value, nor `[timestamp value]`, nor rows", OpId(op.index()));
                 self.found.undecided(Why::Other(why));
@@ -378,6 +382,31 @@ mod tests {
             }
         }
         assert!(told > 100, "{told}");
+    }
+
+    #[test]
+    fn a_read_of_the_past_may_lack_what_was_inserted_since() {
+        for (f, lost) in [("read", 1), ("read-at", 0)] {
+            let mut log = Vec::new();
+            then(&mut log, "add", "nil", "1", "");
+            then(&mut log, "add", "nil", "2", "");
+            then(&mut log, f, "nil", "[{:val 1, :sts 5}]", "");
+            assert_eq!(found_in(&log).count("lost"), lost, "{f}");
+        }
+    }
+
+    #[test]
+    fn of_reads_that_overlap_the_one_that_began_last_tells_what_is_lost() {
+        let mut log = Vec::new();
+        let event =
+            |kind, value: &str| Event { kind, process: 7, f: "read", value: value.into(), extra: String::new() };
+        log.push(event("invoke", "nil"));
+        then(&mut log, "add", "nil", "1", "");
+        then(&mut log, "read", "nil", "[]", "");
+        log.push(event("ok", "[{:val 1, :sts 5}]"));
+        let found = found_in(&log);
+        assert_eq!(kinds(&found), [("lost", 1)]);
+        assert!(shows(&found, "lost", OpId(1)) && shows(&found, "lost", OpId(3)));
     }
 
     fn reads(values: &[&str]) -> Findings {

@@ -7,8 +7,8 @@
 //! **Rest must be shown**, or two replicas may differ with right. A dump is final if it is marked so (`:final? true`), or if the
 //! user vouches (`--quiescent`) for the last of each node and it began after every acknowledged operation that is no dump had ended. Where an
 //! acknowledged operation overlaps or follows the earliest of the final dumps, nothing is decided; so the question only makes sense at the end.
-//! An operation of unknown outcome that does not read may take effect while dumps are made or after: replicas that hold the same do
-//! so even then, but nothing is said of those that differ.
+//! An operation of unknown outcome that does not read, and began before the last dump had ended, may take effect while dumps are made: replicas
+//! that hold the same do so even then, but nothing is said of those that differ.
 //! A replica is the operation's node, else its process. Or each of some files is the dump of a replica; as nothing marks them, the user
 //! has to vouch that they were made at rest, after the history.
 //!
@@ -35,7 +35,7 @@ pub fn reconcile_files(history: &History, files: &[File], quiescent: bool, examp
     let mut state = Reconcile { told_by_files: true, ..Reconcile::new(false, examples) };
     history.clients().for_each(|op| state.completed(&op));
     state.tally.tell(&mut state.found.coverage);
-    let dump = |file: &File| (file.name.clone(), Dump { op: None, holds: holds(file.content.clone()) });
+    let dump = |file: &File| (file.name.clone(), Dump { op: None, ended: None, holds: holds(file.content.clone()) });
     let dumps: Vec<(String, Dump)> = files.iter().map(dump).collect();
     state.found.fact("replicas", Fact::Int(dumps.len() as i128));
     match (quiescent, dumps.len()) {
@@ -58,10 +58,28 @@ const READS: [&str; 5] = ["r", "get", "list", "members", "view"];
 
 #[derive(Clone, Debug)]
 struct Dump {
-    /// The operation that returned it; none of a file.
+    /// The operation that returned it, and where that ended; none of a file.
     op: Option<u64>,
-    /// Keys and values, or elements and how many of each.
-    holds: BTreeMap<Value, Value>,
+    ended: Option<u64>,
+    holds: Holds,
+}
+
+/// What entries mean: `{1 2}` is not two elements 1, nor `[nil nil]` the value 2. Nothing is nothing in any shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Nothing,
+    /// Keys and values.
+    Map,
+    /// Elements, and how many of each.
+    Many,
+    /// A single value.
+    One,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Holds {
+    shape: Shape,
+    entries: BTreeMap<Value, Value>,
 }
 
 #[derive(Clone)]
@@ -107,7 +125,8 @@ impl Reconcile {
             let why = format!("{} bears neither node nor process", OpId(op.index()));
             return self.found.undecided(Why::Other(why));
         };
-        let dump = Dump { op: Some(op.index()), holds: holds(atoms::tree(op, op.output())) };
+        let dump =
+            Dump { op: Some(op.index()), ended: op.complete_index(), holds: holds(atoms::tree(op, op.output())) };
         if marked { &mut self.marked } else { &mut self.last }.insert(replica, dump);
     }
 
@@ -118,7 +137,9 @@ impl Reconcile {
     /// Dumps of replicas at rest.
     fn compare(&mut self, dumps: &[(String, Dump)]) {
         let differ = dumps.windows(2).any(|two| two[0].1.holds != two[1].1.holds);
-        if let Some(op) = self.unknown.filter(|_| differ) {
+        // What began only when all dumps of operations had ended excuses none of them.
+        let over = dumps.iter().map(|(_, dump)| dump.ended.unwrap_or(u64::MAX)).max();
+        if let Some(op) = self.unknown.filter(|op| differ && Some(*op) < over) {
             return self.undecided(format!(
                 "rest is not shown: replicas differ, and {}, whose outcome nobody knows, may have taken effect while they were dumped or after",
                 OpId(op)
@@ -139,28 +160,44 @@ impl Reconcile {
     }
 }
 
-fn holds(value: Value) -> BTreeMap<Value, Value> {
-    match value {
-        Value::Map(entries) => entries.into_iter().collect(),
+fn holds(value: Value) -> Holds {
+    let (shape, entries) = match value {
+        Value::Map(entries) => (Shape::Map, entries.into_iter().collect()),
         Value::Vector(items) | Value::Set(items) => {
             let mut counts: BTreeMap<Value, i64> = BTreeMap::new();
             items.into_iter().for_each(|item| *counts.entry(item).or_default() += 1);
-            counts.into_iter().map(|(item, n)| (item, Value::Int(n))).collect()
+            (Shape::Many, counts.into_iter().map(|(item, n)| (item, Value::Int(n))).collect())
         }
-        Value::Nil => BTreeMap::new(),
-        one => BTreeMap::from([(Value::Nil, one)]),
-    }
+        Value::Nil => (Shape::Nothing, BTreeMap::new()),
+        one => (Shape::One, BTreeMap::from([(Value::Nil, one)])),
+    };
+    Holds { shape: if entries.is_empty() { Shape::Nothing } else { shape }, entries }
 }
 
 /// A few entries that only one has, or that differ, and how many there are.
 fn difference(a: &Dump, b: &Dump) -> String {
-    let keys: std::collections::BTreeSet<&Value> = a.holds.keys().chain(b.holds.keys()).collect();
-    let differ: Vec<&Value> = keys.into_iter().filter(|key| a.holds.get(key) != b.holds.get(key)).collect();
-    let side = |dump: &Dump, key: &Value| dump.holds.get(key).map_or("absent".into(), Value::to_edn);
+    let (a, b) = (&a.holds, &b.holds);
+    if a.shape != b.shape && a.shape != Shape::Nothing && b.shape != Shape::Nothing {
+        return format!("one is {}, the other {}", a.shape.in_words(), b.shape.in_words());
+    }
+    let keys: std::collections::BTreeSet<&Value> = a.entries.keys().chain(b.entries.keys()).collect();
+    let differ: Vec<&Value> = keys.into_iter().filter(|key| a.entries.get(key) != b.entries.get(key)).collect();
+    let side = |of: &Holds, key: &Value| of.entries.get(key).map_or("absent".into(), Value::to_edn);
     let told = differ.iter().take(5).map(|key| format!("{} {} / {}", key.to_edn(), side(a, key), side(b, key)));
     let told: Vec<String> = told.collect();
     let more = if differ.len() > 5 { format!(" and {} more", differ.len() - 5) } else { String::new() };
     format!("{}{more}", told.join(", "))
+}
+
+impl Shape {
+    fn in_words(self) -> &'static str {
+        match self {
+            Shape::Nothing => "nothing",
+            Shape::Map => "a map",
+            Shape::Many => "a collection",
+            Shape::One => "a single value",
+        }
+    }
 }
 
 impl State for Reconcile {
@@ -310,6 +347,33 @@ mod tests {
         log.extend([event("invoke"), event("info")]);
         assert!(!check(&log, &other, true).is_invalid(), "it may come later");
         assert!(check(&log, &same, true).is_valid());
+    }
+
+    #[test]
+    fn what_is_kept_alike_and_means_something_else_differs() {
+        for (a, b, differ) in [
+            ("{1 2}", "[1 1]", 1),
+            ("[nil nil]", "2", 1),
+            ("{nil 7}", "7", 1),
+            ("{1 1}", "#{1}", 1),
+            ("[1]", "#{1}", 0),
+            ("{}", "[]", 0),
+            ("nil", "[]", 0),
+        ] {
+            let mut log = Vec::new();
+            then(&mut log, "dump", "nil", a, FINAL);
+            then(&mut log, "dump", "nil", b, FINAL);
+            assert_eq!(found_with(&log, false).count("replicas-differ"), differ, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_began_after_all_dumps_excuses_none() {
+        let mut log = Vec::new();
+        then(&mut log, "dump", "nil", "[1]", FINAL);
+        then(&mut log, "dump", "nil", "[]", FINAL);
+        log.push(Event { kind: "invoke", process: 7, f: "write", value: "1".into(), extra: String::new() });
+        assert_eq!(found_with(&log, false).count("replicas-differ"), 1);
     }
 
     #[test]

@@ -45,16 +45,16 @@ impl Subkeys {
     }
 }
 
-/// Which subkeys were found, in the order of reading.
+/// Which subkeys were found, in the order of reading. A list of an operation without a key is `[key [found or nil …]]`: `[key nil]` found no list,
+/// and not a key where a subkey is missing.
 fn read(op: &OpRef<'_>) -> Option<Vec<bool>> {
     let ValueRef::List(list) = op.output() else { return None };
-    if list.len() == 2
-        && let Scalar::Text(id) = list.get(1)
-        && let Ok(Value::Vector(items)) = elench_formats::edn::parse(op.text(id))
-    {
-        return Some(items.iter().map(|item| !matches!(item, Value::Nil)).collect());
+    if op.key() != Scalar::Nil {
+        return Some(list.iter().map(|scalar| scalar != Scalar::Nil).collect());
     }
-    Some(list.iter().map(|scalar| scalar != Scalar::Nil).collect())
+    let Scalar::Text(id) = (list.len() == 2).then(|| list.get(1))? else { return None };
+    let Ok(Value::Vector(items)) = elench_formats::edn::parse(op.text(id)) else { return None };
+    Some(items.iter().map(|item| !matches!(item, Value::Nil)).collect())
 }
 
 impl State for Subkeys {
@@ -146,6 +146,15 @@ mod tests {
             assert!(!oks(&log, "read").is_empty());
         }
         assert!(gaps > 50, "{gaps}");
+    }
+
+    #[test]
+    fn a_key_without_a_list_is_no_list_with_a_gap() {
+        let mut log = Vec::new();
+        then(&mut log, "read", "0", "[0 [\"0_1\"]]", "");
+        then(&mut log, "read", "1", "[1 nil]", "");
+        let found = found_in(&log);
+        assert!(!found.is_valid() && !found.is_invalid(), "{found:?}");
     }
 
     #[test]
