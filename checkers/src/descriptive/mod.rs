@@ -13,6 +13,8 @@ mod exceptions;
 mod latency;
 mod rate;
 mod stats;
+#[cfg(test)]
+mod twins;
 
 pub use clock::clock;
 pub use exceptions::{ExceptionGroup, exceptions};

@@ -65,7 +65,7 @@ fn twin(all: &[Call<'_>], vouched: bool) -> Twin {
 #[test]
 fn replicas_differ_where_a_look_at_each_pair_says_so() {
     let mut answers = Answers::default();
-    for mut random in seeds(3000) {
+    for mut random in seeds(1000) {
         let (vouched, like) = (random.chance(600), random.below(6));
         let alike = [
             "[1 2]",

@@ -72,7 +72,7 @@ const OF_ALL: [(&str, ByHand); 6] = [
 #[test]
 fn formulas_of_groups_are_false_where_measuring_by_hand_says_so() {
     let mut answers = Answers::default();
-    for mut random in seeds(3000) {
+    for mut random in seeds(1000) {
         let (clients, steps) = (1 + random.below(4), 4 + random.below(24));
         let log = chaos(&mut random, clients, steps, |random| Made {
             f: ["read", "write", "cas"][random.below(3) as usize],
@@ -146,7 +146,7 @@ fn last_reads(all: &[Call<'_>], keyed: bool) -> Option<Vec<(String, i64, usize)>
 #[test]
 fn final_states_are_wrong_where_the_last_reads_looked_up_by_hand_say_so() {
     let mut answers = Answers::default();
-    for mut random in seeds(3000) {
+    for mut random in seeds(1000) {
         let keyed = random.chance(500);
         let steps = 4 + random.below(20);
         let log = chaos(&mut random, 2, steps, |random| {
