@@ -118,7 +118,7 @@ fn functions_and_errors_are_counted_as_one_by_one() {
 
 #[test]
 fn durations_and_rates_are_those_of_a_look_at_all_operations() {
-    for (ops, _, h) in histories(1000) {
+    for (ops, _, h) in histories(300) {
         let (latency, rate) = (latency(&h), rate(&h));
         let times = ops.iter().flat_map(|op| [Some(op.from), op.to]).flatten();
         let (begin, over) = (times.clone().min().unwrap(), times.max().unwrap());
