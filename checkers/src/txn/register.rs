@@ -21,14 +21,16 @@
 //! The idea is Elle's (Kingsbury and Alvaro, VLDB 2020). Here, other than there, a transaction of unknown end takes part when
 //! somebody read what it wrote, and what nobody wrote, or what was written twice, is named.
 
+mod earlier;
 mod entries;
 mod explain;
 mod facts;
 mod keys;
 mod resolve;
+mod search;
 mod serial;
 pub mod timestamps;
-mod window;
+mod turned;
 
 use elench_formats::History;
 use elench_formats::history::Status;
@@ -46,7 +48,7 @@ use crate::outcome::Why;
 use entries::Entries;
 use keys::{Scan, Shard};
 use resolve::{Clock, Resolved};
-use serial::Keep;
+use serial::{Keep, Question};
 
 /// What is assumed of each key by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -260,7 +262,7 @@ fn of_registers(
     let read = Read { txns, entries: Entries::new(txns), clock: Clock::new(txns), assumptions, ranks, initial };
     let real_time = options.real_time && history.meta().real_time;
     let mut resolved = Resolved::new(txns, &read.entries, &read.clock);
-    let order = read.serial(&mut resolved, real_time, options, budget, false);
+    let order = read.serial(&mut resolved, real_time, options, budget);
     let plain = txns.unknown_count == 0 && !resolved.twice;
     if plain && order.is_some() && read.connects(&resolved, real_time, options.process) {
         // The order keeps what is looked at of processes and of real time: else it would not be one.
@@ -268,7 +270,7 @@ fn of_registers(
         result.order = order.filter(|_| options.certificate).map(|o| o.into_iter().map(|t| txns.op(t)).collect());
         return result;
     }
-    let more = read.anomalies(history, &mut resolved, order, real_time, options, budget, &mut result);
+    let more = read.anomalies(history, &resolved, order, real_time, options, budget, &mut result);
     result.order = more.filter(|_| options.certificate).map(|o| o.into_iter().map(|t| txns.op(t)).collect());
     result
 }
@@ -277,26 +279,18 @@ fn of_registers(
 const BYTES: usize = 64;
 
 impl Read<'_> {
-    /// An order of all transactions that explains everything, if one is found: soon, or at any cost.
-    fn serial(
-        &self,
-        resolved: &mut Resolved,
-        real_time: bool,
-        options: &Options,
-        budget: &Budget,
-        hard: bool,
-    ) -> Option<Vec<Txn>> {
+    /// An order of all transactions that explains everything, if one is found.
+    fn serial(&self, resolved: &mut Resolved, real_time: bool, options: &Options, budget: &Budget) -> Option<Vec<Txn>> {
         let Assumptions { sequential_keys, linearizable_keys, commit_timestamps, .. } = self.assumptions;
         let process = options.process || sequential_keys;
         let ranks = commit_timestamps.then_some(&self.ranks[..]);
-        let order = if hard { serial::hard_order } else { serial::order };
-        let find = |keep, resolved: &mut Resolved| order(self.txns, resolved, &self.clock, keep, ranks, budget);
-        let timely = find(Keep { real_time: true, process }, resolved);
-        if timely.is_some() || real_time || linearizable_keys {
-            return timely;
-        }
-        resolved.reset();
-        find(Keep { real_time: false, process }, resolved)
+        let (txns, clock) = (self.txns, &self.clock);
+        let mut find = |real_time| {
+            let keep = Keep { real_time, process };
+            serial::order(Question { txns, clock, keep, ranks, budget }, resolved)
+        };
+        // An order that keeps real time is one that does not have to.
+        find(true).or_else(|| if real_time || linearizable_keys { None } else { find(false) })
     }
 
     /// Does some committed transaction say something about the order of others?
@@ -308,12 +302,12 @@ impl Read<'_> {
     }
 
     /// Finds what is wrong. Given is an order that explains everything, if one was found; if not, and nothing is wrong, the order of
-    /// versions may give one, or a search that concludes more.
+    /// versions may give one.
     #[allow(clippy::too_many_arguments)]
     fn anomalies(
         &self,
         history: &History,
-        resolved: &mut Resolved,
+        resolved: &Resolved,
         order: Option<Vec<Txn>>,
         real_time: bool,
         options: &Options,
@@ -355,13 +349,7 @@ impl Read<'_> {
         }
         let sorted = |order| super::serial(&timeline, &graph, order);
         let runs = |order: &Vec<Txn>| serial::runs(txns, resolved, order);
-        if let Some(order) = order.or_else(|| found.order.map(sorted).filter(runs)) {
-            return Some(order);
-        }
-        // Only now, as it is dear, and in vain where something is wrong.
-        let order = self.serial(resolved, real_time, options, budget, true)?;
-        result.looked_for = options.related(real_time);
-        Some(order)
+        order.or_else(|| found.order.map(sorted).filter(runs))
     }
 }
 

@@ -43,12 +43,12 @@ pub(super) struct Version {
     pub pending: u32,
     /// The first so many readers may not have run: of the others it is known that they did.
     pub live: u32,
-    /// The next one in a list of the search's.
-    pub next: u32,
+    /// Where the list of those begins that the search knows to come before who wrote it.
+    pub earlier: u32,
 }
 
 const UNWRITTEN: Version =
-    Version { writer: NONE, existed: NEVER, lasted: 0, readers: 0, outside: 0, pending: 0, live: 0, next: NONE };
+    Version { writer: NONE, existed: NEVER, lasted: 0, readers: 0, outside: 0, pending: 0, live: 0, earlier: NONE };
 
 /// The time of transactions as ranks among completions.
 #[derive(Debug)]
@@ -168,7 +168,7 @@ impl Resolved {
     /// Makes the search for an order begin anew.
     pub(super) fn reset(&mut self) {
         for version in &mut self.versions {
-            (version.pending, version.live, version.next) = (version.outside, version.outside, NONE);
+            (version.pending, version.live, version.earlier) = (version.outside, version.outside, NONE);
         }
     }
 
