@@ -714,15 +714,22 @@ impl Register<'_> {
 fn seen_writers(history: &History, initial: &Item) -> HashSet<OpId, FixedState> {
     let mut seen = HashSet::default();
     let mut unknown: HashMap<(Scalar, Item), Option<OpId>, FixedState> = HashMap::default();
-    let may_have_written = |op: &OpRef<'_>| op.status() != Status::Fail;
-    if history.clients().all(|op| matches!(op.status(), Status::Ok | Status::Fail)) {
-        return seen;
-    }
-    for op in history.clients().filter(may_have_written) {
+    let is_open = |op: &OpRef<'_>| !matches!(op.status(), Status::Ok | Status::Fail);
+    for op in history.clients().filter(is_open) {
         let id = OpId(op.index());
         for m in mops(op).filter(|m| is_write(op.mop_name(m.f))) {
             let writer = unknown.entry((m.key, item(history, m.value))).or_insert(Some(id));
             *writer = writer.filter(|&w| w == id);
+        }
+    }
+    if unknown.is_empty() {
+        return seen;
+    }
+    for op in history.clients().filter(|op| op.status() == Status::Ok) {
+        for m in mops(op).filter(|m| is_write(op.mop_name(m.f))) {
+            if let Some(writer) = unknown.get_mut(&(m.key, item(history, m.value))) {
+                *writer = None;
+            }
         }
     }
     for op in history.clients().filter(|op| op.status() == Status::Ok) {
