@@ -43,6 +43,9 @@ const BEYOND: u64 = 1 << 20;
 /// Steps without getting further than ever before.
 const FRUITLESS: u64 = 1 << 18;
 
+/// Micro-operations that are looked at once more each time that another transaction ran, rather than when all were.
+const SHORT: u32 = 8;
+
 /// Steps that turning a guess round counts for.
 const TURN: u64 = 64;
 
@@ -104,7 +107,7 @@ struct Search<'a> {
     /// By key: the version that is there.
     there: Vec<u32>,
     state: Vec<State>,
-    /// By transaction: the one before it in its process.
+    /// By transaction: the one before it in its process; none at all where real time says as much.
     previous: Vec<Txn>,
     /// Nothing that was invoked after this rank may run yet.
     limit: u32,
@@ -129,7 +132,7 @@ impl<'a> Search<'a> {
             earlier: Earlier::new(question, resolved),
             there: resolved.initial.clone(),
             state: vec![State::Waits; txns.len()],
-            previous: if keep.process { previous(txns) } else { Vec::new() },
+            previous: if keep.process { demanded(question) } else { Vec::new() },
             limit: 0,
             frames: Vec::new(),
             done: Vec::with_capacity(clock.order.len() + resolved.seen.len()),
@@ -195,7 +198,12 @@ impl<'a> Search<'a> {
                 Demand::Nothing => {
                     self.run(frame.txn);
                     self.frames.pop();
-                    self.frames.last_mut().into_iter().for_each(|f| f.again = true);
+                    if let Some(frame) = self.frames.last_mut() {
+                        // What was found right may be so no more: what is short is looked at once more right away.
+                        let start = self.question.txns.offsets[frame.txn as usize];
+                        (frame.next, frame.again) =
+                            if frame.next < start + SHORT { (start, false) } else { (frame.next, true) };
+                    }
                 }
             }
         }
@@ -392,6 +400,14 @@ impl<'a> Search<'a> {
         self.ran_at[txn as usize] = self.done.len() as u32;
         self.done.push(Done { txn, at: self.at, undo });
     }
+}
+
+/// By transaction: the one before it in its process; empty where each had completed when the next was invoked, and that counts.
+fn demanded(question: Question<'_>) -> Vec<Txn> {
+    let Question { txns, clock, keep, .. } = question;
+    let previous = previous(txns);
+    let in_time = |(t, &p): (usize, &Txn)| p == NONE || clock.rank[p as usize] < clock.before[t];
+    if keep.real_time && previous.iter().enumerate().all(in_time) { Vec::new() } else { previous }
 }
 
 /// What ran so long ago is hardly taken back: guesses turned round for it may be forgotten.
