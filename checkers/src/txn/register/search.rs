@@ -14,8 +14,8 @@
 //! demands that rest on no guess contradict each other, there is no order, and that is found where it is, at once.
 //!
 //! So much may be done for every micro-operation, and so much without getting any further; then there is no answer.
-//! O(micro-operations), where few guesses are wrong. Memory: 22 bytes a transaction, 8 a write and 8 a key, and some 100 a guess turned round
-//! that may still matter.
+//! O(micro-operations), where few guesses are wrong. Memory: 25 bytes a transaction, 8 a micro-operation and 4 a key, and some 100 a guess
+//! turned round that may still matter.
 
 use super::earlier::Earlier;
 use super::resolve::{Clock, NEVER, Resolved};
