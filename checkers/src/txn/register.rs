@@ -34,7 +34,6 @@ mod turned;
 
 use elench_formats::History;
 use elench_formats::history::Status;
-use rayon::prelude::*;
 
 use super::anomaly::{Anomaly, AnomalySet};
 use super::cycles;
@@ -45,6 +44,7 @@ use crate::budget::Budget;
 use crate::graph::build::{Graph, MAX_NODES, Timeline};
 use crate::graph::{Dependencies, Rel, Sink};
 use crate::outcome::Why;
+use crate::parallel;
 use entries::Entries;
 use keys::{Scan, Shard};
 use resolve::{Clock, Resolved};
@@ -116,7 +116,7 @@ impl<'a> Registers<'a> {
         let mut committed: Vec<bool> = txns.status.iter().map(|&s| s == Status::Ok).collect();
         seen.iter().for_each(|&(t, _)| committed[t as usize] = true);
         let scan = |keys| Scan::new(txns, &committed, assumptions, ranks).keeping(most).keys(entries, keys);
-        let mut shards: Vec<Shard> = entries.runs(SHARD).into_par_iter().map(scan).collect();
+        let mut shards: Vec<Shard> = parallel::map_items(entries.runs(SHARD), scan);
         let mut cases = Cases::keeping(most);
         shards.iter_mut().for_each(|shard| cases.merge(std::mem::take(&mut shard.cases)));
         Registers { txns, entries, assumptions, ranks, initial, shards, committed, cases }

@@ -10,10 +10,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rayon::prelude::*;
-
 use super::entries::{Entries, Entry, by_transaction};
 use crate::graph::build::by_completion;
+use crate::parallel;
 use crate::txn::history::{Mop, NIL, NONE, Txn, Txns};
 
 /// Micro-operations that are worth a task of their own.
@@ -138,16 +137,13 @@ impl Resolved {
             tasks.push((keys, own_versions, own_readers));
         }
         let (version, initial) = (&resolved.version, &resolved.initial[..]);
-        let found: Vec<Found> = tasks
-            .into_par_iter()
-            .map(|(keys, versions, readers)| {
-                let first = Place { versions: initial[keys.start] as usize, readers: entries.count(0..keys.start) };
-                let found = Found::default();
-                let mut shard = Shard { txns, clock, initial, version, first, versions, readers, found };
-                shard.keys(entries, keys);
-                shard.found
-            })
-            .collect();
+        let found: Vec<Found> = parallel::map_items(tasks, |(keys, versions, readers)| {
+            let first = Place { versions: initial[keys.start] as usize, readers: entries.count(0..keys.start) };
+            let found = Found::default();
+            let mut shard = Shard { txns, clock, initial, version, first, versions, readers, found };
+            shard.keys(entries, keys);
+            shard.found
+        });
         for mut found in found {
             resolved.seen.append(&mut found.seen);
             resolved.unexplained |= found.unexplained || found.lost;
