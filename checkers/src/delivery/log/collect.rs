@@ -41,7 +41,7 @@ pub(super) struct Message {
     pub(super) offset: i64,
     /// Its partition.
     pub(super) key: u32,
-    /// Who sent it: one that may have happened, if there is one.
+    /// Who sent it: one that is known to have happened, if there is one; else one that may have.
     pub(super) writer: u32,
     /// Who said where it stands.
     pub(super) placed: u32,
@@ -206,11 +206,11 @@ impl Collected {
         }
         let number = self.ops.len() as u32;
         self.touched.clear();
+        self.moves(op, number);
         let done = match what {
             What::Assign | What::Subscribe => self.assignment(op, number),
             What::Crash => Ok(()),
             What::Send | What::Poll | What::Txn => {
-                self.moves(op, number);
                 read::operation(op, &mut Reader { all: self, op: number, status, quiet: None })
             }
         };
@@ -393,6 +393,21 @@ impl Collected {
         }
     }
 
+    /// Of messages that several sent and none acknowledged, takes as the writer one that is known to have committed, if there is one.
+    pub(super) fn attribute(&mut self, committed: &[bool]) {
+        for op in (0..self.ops.len() as u32).filter(|&op| committed[op as usize]) {
+            if self.ops.status[op as usize] != Status::Info {
+                continue;
+            }
+            for &touch in &self.touches[self.ops.range(op)] {
+                let message = &mut self.messages[message_of(touch) as usize];
+                if touch & SENT != 0 && !message.acked && !message.is_unique() {
+                    message.writer = op;
+                }
+            }
+        }
+    }
+
     /// Bytes held, nearly.
     pub(super) fn memory(&self) -> u64 {
         let messages = self.messages.capacity() * size_of::<Message>();
@@ -447,7 +462,8 @@ impl Sink for Reader<'_> {
         } else {
             message.live = (message.live + 1).min(99);
         }
-        if message.writer == NONE || (self.status != Status::Fail && message.live == 1) {
+        let first_that_may = self.status != Status::Fail && message.live == 1;
+        if message.writer == NONE || first_that_may || ok && !message.acked {
             message.writer = self.op;
         }
         if ok && !message.acked {

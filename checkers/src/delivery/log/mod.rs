@@ -29,7 +29,8 @@
 //!
 //! A position after which a process goes on is that of its last acknowledged poll; whatever it polls next is held against it, whether
 //! that is acknowledged or not, for it was given these messages all the same. Assigning or subscribing resets partitions that are not
-//! named, seeking to the beginning and a crash all of them; what `:rebalance-log` names is excused. Where an offset holds two values, that
+//! named, seeking to the beginning and a crash all of them; what `:rebalance-log` names is excused, in that
+//! operation and in the next one that polls it. Where an offset holds two values, that
 //! alone is said of it: there is no telling where in the order either stands.
 //!
 //! # Cost
@@ -155,6 +156,9 @@ impl Log {
         let committed = self.committed();
         let transactional = self.options.transactional;
         self.all.settle(|op, message| if transactional { committed[op as usize] } else { message.read });
+        if transactional {
+            self.all.attribute(&committed);
+        }
         let order = Order::of(&self.all);
         if !self.all.messages.iter().any(|m| m.read) {
             findings.undecided(match findings.coverage.ops_consumed() {

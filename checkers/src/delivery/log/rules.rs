@@ -85,6 +85,12 @@ impl Rules<'_> {
                 What::Assign | What::Subscribe | What::Crash => self.assigned(op, process),
                 _ => self.operation(op, process, &mut within, &mut touched, &lowest_sent),
             }
+            // Where it polled before a partition moved says nothing of where it goes on.
+            match self.all.rebalanced.get(&op) {
+                None => {}
+                Some(None) => process.polls.clear(),
+                Some(Some(keys)) => process.polls.retain(|key, _| !keys.contains(key)),
+            }
         }
         self.links
     }

@@ -13,6 +13,7 @@ use super::*;
 use crate::findings::{Weight, replay};
 
 mod corpus;
+mod cycles;
 mod random;
 mod twin;
 
@@ -88,6 +89,58 @@ fn what_a_rebalance_moved_is_excused_and_nothing_else() {
     assert_eq!(kinds(&of(" :rebalance-log [{:keys [6]}]")), ["int-nonmonotonic-poll", "int-poll-skip"]);
     assert!(of(" :rebalance-log [{:keys [6]} {:keys [5]}]").is_valid());
     assert!(of(" :rebalance-log [{:type :lost}]").is_valid());
+}
+
+#[test]
+fn where_a_process_polled_before_a_partition_moved_says_nothing_of_where_it_goes_on() {
+    let of = |between: &str| {
+        edn(&format!(
+            "{{:type :invoke :process 0 :f :send :value [[:send 5 1] [:send 5 2] [:send 5 3]]}}
+             {{:type :ok :process 0 :f :send :value [[:send 5 [0 1]] [:send 5 [1 2]] [:send 5 [2 3]]]}}
+             {{:type :invoke :process 2 :f :poll :value [[:poll]]}}
+             {{:type :ok :process 2 :f :poll :value [[:poll {{5 [[0 1] [1 2] [2 3]]}}]]}}
+             {{:type :invoke :process 1 :f :poll :value [[:poll]]}}
+             {{:type :ok :process 1 :f :poll :value [[:poll {{5 [[0 1]]}}]]}}
+             {{:type :invoke :process 1 {between}}}
+             {{:type :invoke :process 1 :f :poll :value [[:poll]]}}
+             {{:type :ok :process 1 :f :poll :value [[:poll {{5 [[2 3]]}}]]}}"
+        ))
+    };
+    let found = |between: &str| {
+        let found = check(&of(between), &Options::default(), &Budget::unlimited());
+        kinds(&found).into_iter().filter(|kind| kind.contains("poll")).collect::<Vec<_>>()
+    };
+    for (kind, f, value) in
+        [("fail", "poll", "[[:poll]]"), ("ok", "poll", "[[:poll]]"), ("ok", "send", "[]"), ("ok", "assign", "[5]")]
+    {
+        let of =
+            |log: &str| format!(":f :{f} :value {value}}} {{:type :{kind} :process 1 :f :{f} :value {value} {log}");
+        assert_eq!(found(&of("")), ["poll-skip"], "{kind} {f}");
+        assert_eq!(found(&of(":rebalance-log [{:keys [6]}]")), ["poll-skip"], "{kind} {f}");
+        for log in [":rebalance-log [{:keys [5]}]", ":rebalance-log [{:type :lost}]"] {
+            assert_eq!(found(&of(log)), [] as [&str; 0], "{kind} {f} {log}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_message_that_several_sent_is_ascribed_to_one_that_is_known_to_have_sent_it() {
+    // The first may never have happened; of the second a poll returned another message, or it was acknowledged.
+    let text = |end: &str| {
+        format!(
+            "invoke 0 send [[:send :x 1]] / info 0 / invoke 1 send [[:send :x 1] [:send :y 2]] / \
+             {end} 1 send [[:send :x [0 1]] [:send :y [0 2]]] / invoke 2 send [[:send :x 3]] / ok 2 send [[:send :x [1 3]]] / \
+             invoke 3 poll [[:poll]] / ok 3 poll [[:poll {{:x [[1 3]] :y [[0 2]]}}]]"
+        )
+    };
+    for end in ["info", "ok"] {
+        let found = judged(&text(end));
+        let lost = &found.kinds()["lost-write"];
+        assert_eq!(lost.examples[0].ops, [crate::outcome::OpId(2), crate::outcome::OpId(6)], "{end}");
+        if let Some(unseen) = found.kinds().get("unseen") {
+            assert_eq!((end, &unseen.examples[0].ops[..]), ("ok", &[crate::outcome::OpId(2)][..]));
+        }
+    }
 }
 
 #[test]
