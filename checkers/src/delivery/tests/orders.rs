@@ -183,3 +183,92 @@ fn an_element_that_a_list_holds_twice_is_a_duplicate_unless_it_was_appended_twic
     let again = prefix(&of(taken), 1, 9);
     assert!(again.is_valid() && again.count("duplicate") == 1, "{again:?}");
 }
+
+/// A list that clients append to and read whole, spoiled in one place.
+#[test]
+fn each_fault_of_a_view_is_named_with_the_read_and_what_it_misplaces() {
+    let mut tried: BTreeMap<&str, u64> = BTreeMap::new();
+    seeds(600, |random| {
+        let mut mix = mix(random);
+        mix.ops += 10;
+        let mut next = 0;
+        let choose = |random: &mut Random| {
+            if random.chance(35) {
+                return ("read", String::new());
+            }
+            next += 1;
+            ("append", next.to_string())
+        };
+        let mut log: Vec<String> = Vec::new();
+        let apply = |_: &mut Random, f: &'static str, input: &str| {
+            if f == "append" {
+                log.push(input.into());
+                return input.into();
+            }
+            format!("[{}]", log.join(" "))
+        };
+        let events = simulate(random, mix, &[], choose, apply);
+        let reads: Vec<usize> =
+            (0..events.len()).filter(|&i| events[i].kind == "ok" && events[i].f == "read").collect();
+        if reads.is_empty() {
+            return;
+        }
+        let at = reads[random.below(reads.len())];
+        let view: Vec<String> = events[at].value.trim_matches(['[', ']']).split_whitespace().map(Into::into).collect();
+        let begun = |i: usize| (0..i).rfind(|&j| events[j].process == events[i].process && events[j].kind == "invoke");
+        let append =
+            |value: &str| events.iter().position(|e| e.f == "append" && e.kind == "invoke" && e.value == value);
+        let ended = |value: &str, kind| events.iter().any(|e| e.f == "append" && e.kind == kind && e.value == value);
+        // Two elements of one producer, one before the other.
+        let producer = |value: &str| append(value).map(|i| events[i].process);
+        let two = (0..view.len())
+            .flat_map(|a| (a + 1..view.len()).map(move |b| (a, b)))
+            .find(|&(a, b)| producer(&view[a]) == producer(&view[b]));
+        let check = |kind: &'static str, view: Vec<String>, shown: &[usize]| {
+            let mut spoilt = events.clone();
+            spoilt[at].value = format!("[{}]", view.join(" "));
+            let found = prefix(&built(&spoilt), 1, 1000);
+            for &op in shown {
+                assert!(shows(&found, kind, op), "{kind} without {op}: {found:#?}\n{}", text(&spoilt));
+            }
+            // What its producer handed over before what comes too early is left out besides.
+            let implied = |other: &str| other == kind || kind == "unexpected" && other == "skip";
+            let others: Vec<_> = violated(&found).into_iter().filter(|(other, _)| !implied(other)).collect();
+            assert!(others.is_empty(), "{kind}: {others:?}\n{}", text(&spoilt));
+        };
+        let read = begun(at).unwrap();
+        let mut count = |kind| *tried.entry(kind).or_insert(0) += 1;
+        if let Some((a, b)) = two {
+            let mut turned = view.clone();
+            let moved = turned.remove(a);
+            turned.insert(b, moved.clone());
+            // What else of that producer stands between is behind its successor no more than it was.
+            check("reorder", turned, &[read, append(&moved).unwrap()]);
+            count("reorder");
+            if ended(&view[a], "ok") {
+                let without = view.iter().filter(|v| **v != view[a]).cloned().collect();
+                check("skip", without, &[append(&view[a]).unwrap()]);
+                count("skip");
+            }
+        }
+        let with = |value: &str| view.iter().cloned().chain([value.to_string()]).collect::<Vec<_>>();
+        check("insert", with("4242"), &[read]);
+        count("insert");
+        if let Some(again) = view.first() {
+            check("duplicate", with(again), &[read]);
+            count("duplicate");
+        }
+        let values = || (1..=next).map(|v| v.to_string());
+        let late = |v: &String| append(v).is_some_and(|i| i > at) && !ended(v, "fail");
+        if let Some(late) = values().find(late) {
+            check("unexpected", with(&late), &[read, append(&late).unwrap()]);
+            count("unexpected");
+        }
+        let failed = |v: &String| append(v).is_some_and(|i| i < read) && ended(v, "fail");
+        if let Some(failed) = values().find(failed) {
+            check("aborted-effect", with(&failed), &[read, append(&failed).unwrap()]);
+            count("aborted-effect");
+        }
+    });
+    assert!(tried.len() == 6 && tried.values().all(|&n| n > 40), "{tried:?}");
+}

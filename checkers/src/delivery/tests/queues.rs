@@ -549,3 +549,48 @@ fn ids_of_one_counter_are_never_accused() {
         assert_eq!(unique_ids(&h, true, 1).count("nonmonotonic-real-time"), naive(&h), "{}", text(&spoilt));
     });
 }
+
+/// An id that was given before is given once more, or one that is lower than any.
+#[test]
+fn an_id_out_of_line_is_told_with_the_one_before_it() {
+    let mut tried = [0; 3];
+    seeds(500, |random| {
+        let (mix, mut next) = (mix(random), 0);
+        let apply = |_: &mut Random, _: &'static str, _: &str| {
+            next += 1;
+            next.to_string()
+        };
+        let events = simulate(random, mix, &[], |_| ("generate", String::new()), apply);
+        let oks: Vec<usize> = (0..events.len()).filter(|&i| events[i].kind == "ok").collect();
+        let begun = |i: usize| (0..i).rfind(|&j| events[j].process == events[i].process).unwrap();
+        let kinds = ["duplicate", "nonmonotonic-process", "nonmonotonic-real-time"];
+        for (kind, tried) in kinds.into_iter().zip(&mut tried) {
+            let own = |a: usize, b: usize| match kind {
+                "duplicate" => true,
+                // Just before it, as its process saw them.
+                "nonmonotonic-process" => {
+                    events[a].process == events[b].process
+                        && !oks.iter().any(|&c| a < c && c < b && events[c].process == events[a].process)
+                }
+                _ => a < begun(b) && events[a].process != events[b].process,
+            };
+            let pairs: Vec<(usize, usize)> = oks
+                .iter()
+                .flat_map(|&a| oks.iter().map(move |&b| (a, b)))
+                .filter(|&(a, b)| a < b && own(a, b))
+                .collect();
+            if pairs.is_empty() {
+                continue;
+            }
+            let (a, b) = pairs[random.below(pairs.len())];
+            let mut spoilt = events.clone();
+            spoilt[b].value = if kind == "duplicate" { events[a].value.clone() } else { "-5".into() };
+            let found = unique_ids(&built(&spoilt), kind != "duplicate", 1000);
+            assert!(shows(&found, kind, begun(b)), "{kind}: {found:#?}\n{}", text(&spoilt));
+            let before = kind == "nonmonotonic-real-time" || shows(&found, kind, begun(a));
+            assert!(before, "{kind}: {found:#?}\n{}", text(&spoilt));
+            *tried += 1;
+        }
+    });
+    assert!(tried.iter().all(|&n| n > 100), "{tried:?}");
+}

@@ -7,6 +7,7 @@ mod formulas;
 mod members;
 mod monotonic;
 mod pairs;
+mod spoilt;
 
 use elench_formats::Value;
 
