@@ -615,7 +615,7 @@ fn whatever_is_spoiled_is_found_and_named() {
         "int-nonmonotonic-send",
         "unseen",
     ];
-    let (first, count) = runs(500);
+    let (first, count) = runs(250);
     let mut spoilt = [0u64; KINDS.len()];
     for seed in (0..count).map(|i| first.wrapping_add(i)) {
         for (kind, spoilt) in KINDS.iter().zip(&mut spoilt) {
