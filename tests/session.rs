@@ -187,3 +187,68 @@ fn real_runs_of_the_corpus_are_judged_rightly() {
         }
     }
 }
+
+#[test]
+fn lines_of_logs_are_counted_as_by_a_search_of_each_for_each_text() {
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    println!("seed {seed}");
+    let mut state = seed | 1;
+    let mut below = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as usize % n
+    };
+    let (patterns, words) =
+        (["panic", "a", "lost it"], ["panic", "panicked", "a", "b", "lost it", "lost", "it", "é", "\r"]);
+    let mut matched = 0;
+    for _ in 0..12 {
+        let file = File::new(&history(&STALE[..4]));
+        let (mut files, mut lines) = (0, 0);
+        let mut expected: Vec<(String, String, u64)> = Vec::new();
+        for n in 0..below(4) {
+            let mut content = String::new();
+            for _ in 0..below(30) {
+                let line: Vec<&str> = (0..below(4)).map(|_| words[below(words.len())]).collect();
+                content += &(line.join(" ") + "\n");
+            }
+            let is_text = below(4) > 0;
+            let content = if is_text { content } else { format!("\0{content}") };
+            let name = format!("n{n}/db.log");
+            file.write(&name, &content);
+            if !is_text {
+                continue;
+            }
+            files += 1;
+            lines += content.matches('\n').count();
+            for pattern in patterns {
+                let count = content.split('\n').filter(|line| line.contains(pattern)).count() as u64;
+                if count > 0 {
+                    expected.push((pattern.into(), name.clone(), count));
+                }
+            }
+        }
+        let store = file.0.path().display().to_string();
+        let flags = patterns.iter().flat_map(|pattern| ["--log-pattern", pattern]);
+        let args: Vec<&str> = ["check", "--json"].into_iter().chain(flags).chain([store.as_str()]).collect();
+        let doc = json(&elench(&args));
+        let all = doc["checkers"].as_array().unwrap();
+        let found = all.iter().find(|c| c["name"] == "log-pattern").unwrap_or_else(|| panic!("{doc:#}"));
+        let facts = &found["facts"];
+        assert_eq!((&facts["files read"], &facts["lines read"]), (&files.into(), &lines.into()), "{doc:#}");
+        let total: u64 = expected.iter().map(|(_, _, n)| n).sum();
+        assert_eq!(found["noted"]["log-match"].as_u64().unwrap_or(0), total, "{doc:#}");
+        let mut told: Vec<(String, String, u64)> = Vec::new();
+        for row in facts["matches"].as_array().unwrap() {
+            let text = |name: &str| row[name].as_str().unwrap_or_else(|| panic!("{row:#}")).to_string();
+            let path = text("file");
+            let at = path.find("/n").map_or(0, |_| path.len() - "n0/db.log".len());
+            told.push((text("pattern"), path[at..].to_string(), row["lines"].as_u64().unwrap()));
+        }
+        told.sort();
+        expected.sort();
+        assert_eq!(told, expected, "{doc:#}");
+        matched += total;
+    }
+    assert!(matched > 50, "{matched}");
+}
