@@ -206,7 +206,7 @@ fn lines_of_logs_are_counted_as_by_a_search_of_each_for_each_text() {
         let file = File::new(&history(&STALE[..4]));
         let (mut files, mut lines) = (0, 0);
         let mut expected: Vec<(String, String, u64)> = Vec::new();
-        for n in 0..below(4) {
+        for n in 0..1 + below(3) {
             let mut content = String::new();
             for _ in 0..below(30) {
                 let line: Vec<&str> = (0..below(4)).map(|_| words[below(words.len())]).collect();
