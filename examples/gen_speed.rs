@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use elench::generate::{GenOptions, Isolation, Workload, generate};
+use elench_generate::{GenOptions, Isolation, Workload, generate};
 
 fn main() {
     let ops = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(3_000_000);

@@ -26,7 +26,7 @@ use crate::evidence::{Anomalies, Row};
 use crate::isolation::{self, Asked, Isolation};
 use crate::judge::{Case, Judge, Reads};
 use crate::report::violation_key;
-use crate::workload::{Workload, guess};
+use elench_checkers::workload::{Workload, guess};
 
 /// A checker that `elench check` can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, RecordBatch};
 use elench::check::{CheckOptions, check};
-use elench::generate::{GenOptions, Isolation, Workload, generate};
+use elench_generate::{GenOptions, Isolation, Workload, generate};
 use elench::isolation::Asked;
 use elench::report::document;
 use elench::verify::{Holds, Verified, verify};

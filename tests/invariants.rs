@@ -115,7 +115,7 @@ fn no_checker_that_runs_unasked_accuses_a_run_that_is_good() {
             continue;
         }
         let h = file(&dir, name);
-        let guessed = elench::workload::guess(&h).name;
+        let guessed = elench_checkers::workload::guess(&h).name;
         for entry in elench::battery::invariant::ENTRIES.iter().filter(|entry| entry.workloads.contains(&guessed)) {
             let report = run(&h, entry.info.name, |_| {});
             assert_ne!(report.valid, Valid::No, "{name}: {guessed} {:?}", kinds(&report));

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use elench::check::{CheckOptions, Found, Valid, check};
-use elench::generate::{Fault as Injected, GenOptions, Values, Workload, generate};
+use elench_generate::{Fault as Injected, GenOptions, Values, Workload, generate};
 use elench::isolation::Asked;
 use elench_checkers::Budget;
 use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};

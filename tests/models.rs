@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use elench::check::{BadRequest, CheckOptions, Found, MODELS, Report, Valid, check};
-use elench::workload::guess;
+use elench_checkers::workload::guess;
 use elench_checkers::Budget;
 use elench_formats::notation::history;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use criterion::measurement::Measurement;
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
-use elench::generate::{GenOptions, Values, Workload};
+use elench_generate::{GenOptions, Values, Workload};
 use elench_benches::{brief_cpu, history, large, measuring};
 use elench_checkers::Budget;
 use elench_checkers::descriptive::stats;

@@ -2,7 +2,7 @@
 
 use criterion::measurement::Measurement;
 use criterion::{Criterion, Throughput};
-use elench::generate::{GenOptions, Isolation, Workload, generate};
+use elench_generate::{GenOptions, Isolation, Workload, generate};
 use elench_benches::{brief_cpu, large, measuring};
 use elench_formats::write::stream;
 

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use elench::generate::{GenOptions, Isolation, Values, Workload};
+use elench_generate::{GenOptions, Isolation, Values, Workload};
 use elench_benches::{Samples, history, measuring};
 use elench_checkers::Budget;
 use elench_checkers::linear::read::registers::{Options, Registers, registers};
@@ -30,11 +30,13 @@ const OPS: u64 = 10_000;
 type Prepare = fn() -> Result<Box<dyn FnOnce()>>;
 
 /// What is counted.
-const PATHS: [(&str, Prepare); 10] = [
+const PATHS: [(&str, Prepare); 12] = [
     ("read edn cas-register", || read(Workload::CasRegister, "edn")),
     ("read edn list-append", || read(Workload::ListAppend, "edn")),
     ("read jsonl cas-register", || read(Workload::CasRegister, "jsonl")),
     ("read parquet cas-register", || read(Workload::CasRegister, "parquet")),
+    ("read parquet list-append", || read(Workload::ListAppend, "parquet")),
+    ("read arrow list-append", || read(Workload::ListAppend, "arrow")),
     ("monitor register, 20 clients", || check(20, Values::Unique, false)),
     ("search register, 10 clients", || check(10, Values::Unique, true)),
     ("search register, 5 clients, 5 values", || check(5, Values::Domain(5), true)),
@@ -118,11 +120,12 @@ fn read(workload: Workload, format: &str) -> Result<Box<dyn FnOnce()>> {
     let sample = samples.all.iter().find(|s| s.workload == workload.name() && s.format == format);
     let sample = sample.ok_or("no such sample")?;
     let (bytes, format) = (std::fs::read(&sample.path)?, sample.reader);
-    Ok(Box::new(move || drop(black_box(decode(&bytes, format)))))
+    Ok(Box::new(move || assert!(black_box(decode(&bytes, format)).is_some_and(|history| !history.is_empty()))))
 }
 
 fn decode(bytes: &[u8], format: Format) -> Option<History> {
-    let options = OpenOptions { format: Some(format), threads: 1, ..OpenOptions::default() };
+    // As many as the global pool has: the one that is counted. A pool of its own would work unseen.
+    let options = OpenOptions { format: Some(format), threads: 0, ..OpenOptions::default() };
     open_bytes(bytes, &options).ok()
 }
 

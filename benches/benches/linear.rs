@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use elench::generate::{GenOptions, Values, Workload};
+use elench_generate::{GenOptions, Values, Workload};
 use elench_benches::plot::{Line, chart};
 use elench_benches::process::{circumstances, reset_peak, status_bytes};
 use elench_benches::{cpu_time, history, large, measuring};

@@ -15,7 +15,7 @@ use std::process::Command;
 use criterion::measurement::Measurement;
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use elench::check::{CheckOptions, Found, Valid, check};
-use elench::generate::Workload;
+use elench_generate::Workload;
 use elench_benches::plot::{Line, chart};
 use elench_benches::process::{circumstances, reset_peak, status_bytes};
 use elench_benches::txn::{Broken, SHAPES, Special};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::Criterion;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
-use elench::generate::{GenOptions, Values, Workload, generate};
+use elench_generate::{GenOptions, Values, Workload, generate};
 use elench_formats::build::{BuildOptions, HistoryBuilder};
 use elench_formats::event::Process;
 use elench_formats::open::{Format, OpenOptions, open};

@@ -18,6 +18,8 @@ mod parallel;
 mod parts;
 pub mod session;
 pub mod txn;
+pub mod weak;
+pub mod workload;
 
 pub use budget::{Budget, Spent};
 pub use model::Model;

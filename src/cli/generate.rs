@@ -14,7 +14,7 @@ use super::args::GenArgs;
 use super::convert::target;
 use super::progress::Counting;
 use super::{Exit, Stop};
-use crate::generate::{Fault, GenOptions, Generated, Isolation, Values, Workload, generate};
+use elench_generate::{Fault, GenOptions, Generated, Isolation, Values, Workload, generate};
 
 /// Simulates, and writes what the clients saw.
 pub(super) fn run(args: &GenArgs) -> Result<Exit, Stop> {

@@ -11,8 +11,8 @@ use super::args::InfoArgs;
 use super::progress::Reading;
 use super::{Exit, Stop};
 use crate::report::{counted, nanoseconds, outcomes, span, summary, thousands};
-use crate::weak::{Weakness, weaknesses};
-use crate::workload::{Workload, guess};
+use elench_checkers::weak::{Weakness, weaknesses};
+use elench_checkers::workload::{Workload, guess};
 
 /// Says what is in each history.
 pub(super) fn run(args: &InfoArgs) -> Result<Exit, Stop> {

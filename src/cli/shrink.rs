@@ -14,7 +14,7 @@ use super::progress::{Reading, Working};
 use super::{Exit, Stop};
 use crate::judge::{Judge, Reads};
 use crate::report;
-use crate::workload::guess;
+use elench_checkers::workload::guess;
 
 /// For how long to seek what is smaller, where no time was given.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -19,11 +19,11 @@ use super::{Options, Ran, landing, once, page, promised, record, report};
 use crate::check::{CheckOptions, Found, Report, Valid, check};
 use crate::experiment::evidence::{Assertion, Evidence};
 use crate::experiment::scenario::{Checker, Scenario, Schedule};
-use crate::generate::{GenOptions, Workload, generate};
+use elench_generate::{GenOptions, Workload, generate};
 use crate::verdict::blame::{FaultClass, Ground, Question, blame, bug_type, severity};
 use crate::verdict::{Budget, Checking, Facts, Landing, Rerun, Verdict, classify};
 use crate::verify::Holds;
-use crate::weak::weaknesses;
+use elench_checkers::weak::weaknesses;
 
 /// For how long a second way of checking may take.
 const SECOND: Duration = Duration::from_secs(20);

@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn an_anomaly_of_transactions_stays_what_it_was_and_nothing_that_was_read_loses_its_writer() {
-        use crate::generate::{Fault, GenOptions, Workload, generate};
+        use elench_generate::{Fault, GenOptions, Workload, generate};
         use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
         for (seed, fault) in [(1, Fault::GSingle), (2, Fault::WriteSkew), (3, Fault::G1a), (4, Fault::LostUpdate)] {
             let mut builder =

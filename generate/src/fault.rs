@@ -25,9 +25,9 @@ use std::collections::VecDeque;
 
 use elench_formats::event::EventType;
 
-use super::keys::{Keys, NOBODY, Overwritten, Settled};
-use super::simulation::{Kind, Op, Step};
-use super::{Fault, Injected};
+use crate::keys::{Keys, NOBODY, Overwritten, Settled};
+use crate::simulation::{Kind, Op, Step};
+use crate::{Fault, Injected};
 
 /// Transactions among which a partner is looked for: those that wrote last.
 const RECENT: usize = 512;

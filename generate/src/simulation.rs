@@ -12,11 +12,11 @@ use std::collections::binary_heap::PeekMut;
 use elench_formats::Result;
 use elench_formats::event::{EventBatch, EventType};
 
-use super::emit::Emitter;
-use super::fault::FaultState;
-use super::keys::{Keys, NIL};
-use super::random::{Odds, Random};
-use super::{GenOptions, Generated, Isolation, Values, Workload};
+use crate::emit::Emitter;
+use crate::fault::FaultState;
+use crate::keys::{Keys, NIL};
+use crate::random::{Odds, Random};
+use crate::{GenOptions, Generated, Isolation, Values, Workload};
 
 /// An operation, or a micro-operation of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The state of the simulated system: the keys in use, and those that open operations still touch.
 
-use super::GenOptions;
-use super::random::Random;
+use crate::GenOptions;
+use crate::random::Random;
 
 /// No value: what a register holds before the first write.
 pub(super) const NIL: i64 = i64::MIN;

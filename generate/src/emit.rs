@@ -3,9 +3,9 @@
 use elench_formats::Result;
 use elench_formats::event::{Cell, Event, EventBatch, EventType, Mop, Process, Span, TextId};
 
-use super::keys::NIL;
-use super::simulation::{Kind, Op, Step};
-use super::{GenOptions, Workload};
+use crate::keys::NIL;
+use crate::simulation::{Kind, Op, Step};
+use crate::{GenOptions, Workload};
 
 /// Events, and list elements, after which a batch is handed over.
 const BATCH_EVENTS: usize = 4096;

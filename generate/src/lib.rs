@@ -15,6 +15,8 @@
 //! comes from the seed, in integer arithmetic, so the same options give the same events on every machine (a Zipf skew,
 //! whose weights are powers of floats, may differ where the platform's `pow` does).
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod emit;
 mod fault;
 mod keys;

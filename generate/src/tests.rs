@@ -8,7 +8,7 @@ use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
 use elench_formats::columns::{Scalar, ValueRef};
 use elench_formats::history::{KeyForm, Status};
 
-use super::*;
+use crate::*;
 
 fn lift(options: &GenOptions) -> BuildOptions {
     let lift = if options.independent { Lift::Always } else { Lift::Never };
