@@ -17,6 +17,7 @@ use elench_checkers::linear::{Evidence, Problem, Problems};
 use elench_checkers::model::Register;
 use elench_checkers::outcome::Outcome;
 use elench_checkers::txn::Each;
+use elench_checkers::workload::{Workload, guess};
 use elench_formats::{History, Value};
 
 pub use crate::judge::{MODELS, ModelInfo};
@@ -26,7 +27,6 @@ use crate::evidence::{Anomalies, Row};
 use crate::isolation::{self, Asked, Isolation};
 use crate::judge::{Case, Judge, Reads};
 use crate::report::violation_key;
-use elench_checkers::workload::{Workload, guess};
 
 /// A checker that `elench check` can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, RecordBatch};
 use elench::check::{CheckOptions, check};
-use elench_generate::{GenOptions, Isolation, Workload, generate};
 use elench::isolation::Asked;
 use elench::report::document;
 use elench::verify::{Holds, Verified, verify};
@@ -23,6 +22,7 @@ use elench_formats::History;
 use elench_formats::build::{BuildOptions, HistoryBuilder};
 use elench_formats::notation;
 use elench_formats::write::{Target, to_file};
+use elench_generate::{GenOptions, Isolation, Workload, generate};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Value as Json, json};
 

@@ -13,7 +13,6 @@ use std::fmt::Write;
 use std::path::Path;
 
 use elench::check::{CheckOptions, Found, Valid, check};
-use elench_generate::{Fault as Injected, GenOptions, Values, Workload, generate};
 use elench::isolation::Asked;
 use elench_checkers::Budget;
 use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
@@ -22,6 +21,7 @@ use elench_formats::notation;
 use elench_formats::open::{OpenOptions, open, open_bytes};
 use elench_formats::write::{Target, to_file};
 use elench_formats::{History, Value};
+use elench_generate::{Fault as Injected, GenOptions, Values, Workload, generate};
 use simulated::{Fault, Level, Plan, run};
 
 /// The verdict, and the keys that are violated.

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use elench::check::{BadRequest, CheckOptions, Found, MODELS, Report, Valid, check};
-use elench_checkers::workload::guess;
 use elench_checkers::Budget;
+use elench_checkers::workload::guess;
 use elench_formats::notation::history;
 
 fn options(model: Option<&str>, initial: &str) -> CheckOptions {

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use criterion::measurement::Measurement;
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
-use elench_generate::{GenOptions, Values, Workload};
 use elench_benches::{brief_cpu, history, large, measuring};
 use elench_checkers::Budget;
 use elench_checkers::descriptive::stats;
 use elench_checkers::linear::read::registers::{Options, Registers, registers};
 use elench_checkers::linear::{Evidence, check_keys};
+use elench_generate::{GenOptions, Values, Workload};
 
 fn main() {
     let mut criterion = brief_cpu().configure_from_args();

@@ -2,9 +2,9 @@
 
 use criterion::measurement::Measurement;
 use criterion::{Criterion, Throughput};
-use elench_generate::{GenOptions, Isolation, Workload, generate};
 use elench_benches::{brief_cpu, large, measuring};
 use elench_formats::write::stream;
+use elench_generate::{GenOptions, Isolation, Workload, generate};
 
 fn main() {
     let ops = match (measuring(), large()) {

@@ -10,7 +10,6 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use elench_generate::{GenOptions, Isolation, Values, Workload};
 use elench_benches::{Samples, history, measuring};
 use elench_checkers::Budget;
 use elench_checkers::linear::read::registers::{Options, Registers, registers};
@@ -19,6 +18,7 @@ use elench_checkers::txn::register::{Assumptions, check_rw_register};
 use elench_checkers::txn::{self, check_list_append};
 use elench_formats::History;
 use elench_formats::open::{Format, OpenOptions, open_bytes};
+use elench_generate::{GenOptions, Isolation, Values, Workload};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

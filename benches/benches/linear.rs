@@ -12,13 +12,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use elench_generate::{GenOptions, Values, Workload};
 use elench_benches::plot::{Line, chart};
 use elench_benches::process::{circumstances, reset_peak, status_bytes};
 use elench_benches::{cpu_time, history, large, measuring};
 use elench_checkers::Budget;
 use elench_checkers::linear::read::registers::{Options, Registers, registers};
 use elench_checkers::linear::{Evidence, check_keys};
+use elench_generate::{GenOptions, Values, Workload};
 use plotters::prelude::*;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;

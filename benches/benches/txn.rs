@@ -15,7 +15,6 @@ use std::process::Command;
 use criterion::measurement::Measurement;
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use elench::check::{CheckOptions, Found, Valid, check};
-use elench_generate::Workload;
 use elench_benches::plot::{Line, chart};
 use elench_benches::process::{circumstances, reset_peak, status_bytes};
 use elench_benches::txn::{Broken, SHAPES, Special};
@@ -23,6 +22,7 @@ use elench_benches::{brief_cpu, cpu_time, history, large, measuring};
 use elench_checkers::Budget;
 use elench_checkers::txn::{Options, TxnResult, check_list_append, register::check_rw_register};
 use elench_formats::History;
+use elench_generate::Workload;
 use plotters::prelude::*;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use criterion::Criterion;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
-use elench_generate::{GenOptions, Values, Workload, generate};
 use elench_formats::build::{BuildOptions, HistoryBuilder};
 use elench_formats::event::Process;
 use elench_formats::open::{Format, OpenOptions, open};
 use elench_formats::write::{Target, to_file};
 use elench_formats::{History, Result};
+use elench_generate::{GenOptions, Values, Workload, generate};
 use tempfile::TempDir;
 
 pub mod plot;

@@ -1,9 +1,9 @@
 //! Histories of transactions: generated ones of many shapes, clean and broken, and those that lean all one way.
 
-use elench_generate::{Fault, GenOptions, Isolation, Workload};
 use elench_formats::build::{BuildOptions, HistoryBuilder};
 use elench_formats::event::{Cell, Event, EventBatch, EventType, Mop, Process, Span};
 use elench_formats::{History, Result};
+use elench_generate::{Fault, GenOptions, Isolation, Workload};
 
 /// A kind of history.
 #[derive(Clone, Copy, Debug)]

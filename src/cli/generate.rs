@@ -9,12 +9,12 @@ use elench_formats::columnar::{ParquetWriter, Plan, WriteOptions};
 use elench_formats::event::EventBatch;
 use elench_formats::write::{Target, stream, to_file, to_writer};
 use elench_formats::{History, ReadError};
+use elench_generate::{Fault, GenOptions, Generated, Isolation, Values, Workload, generate};
 
 use super::args::GenArgs;
 use super::convert::target;
 use super::progress::Counting;
 use super::{Exit, Stop};
-use elench_generate::{Fault, GenOptions, Generated, Isolation, Values, Workload, generate};
 
 /// Simulates, and writes what the clients saw.
 pub(super) fn run(args: &GenArgs) -> Result<Exit, Stop> {

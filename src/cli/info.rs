@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use elench_checkers::descriptive::stats;
+use elench_checkers::weak::{Weakness, weaknesses};
+use elench_checkers::workload::{Workload, guess};
 use elench_formats::History;
 use elench_formats::history::{KeyForm, Status};
 use serde_json::{Value as Json, json};
@@ -11,8 +13,6 @@ use super::args::InfoArgs;
 use super::progress::Reading;
 use super::{Exit, Stop};
 use crate::report::{counted, nanoseconds, outcomes, span, summary, thousands};
-use elench_checkers::weak::{Weakness, weaknesses};
-use elench_checkers::workload::{Workload, guess};
 
 /// Says what is in each history.
 pub(super) fn run(args: &InfoArgs) -> Result<Exit, Stop> {

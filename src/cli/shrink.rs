@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use elench_checkers::linear::Evidence;
 use elench_checkers::outcome::{Answer, OpId};
+use elench_checkers::workload::guess;
 use elench_formats::write::to_file;
 
 use super::args::ShrinkArgs;
@@ -14,7 +15,6 @@ use super::progress::{Reading, Working};
 use super::{Exit, Stop};
 use crate::judge::{Judge, Reads};
 use crate::report;
-use elench_checkers::workload::guess;
 
 /// For how long to seek what is smaller, where no time was given.
 const PATIENCE: Duration = Duration::from_secs(60);

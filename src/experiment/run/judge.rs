@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use elench_checkers::Budget as Budgeted;
 use elench_checkers::outcome::Method;
+use elench_checkers::weak::weaknesses;
 use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
 use elench_formats::open::{Format, OpenOptions, open};
 use elench_formats::write::{Target, to_file};
 use elench_formats::{History, Value};
+use elench_generate::{GenOptions, Workload, generate};
 use serde_json::{Value as Json, json};
 
 use super::audit::{Looked, red_flags, topology, weak_oracle};
@@ -19,11 +21,9 @@ use super::{Options, Ran, landing, once, page, promised, record, report};
 use crate::check::{CheckOptions, Found, Report, Valid, check};
 use crate::experiment::evidence::{Assertion, Evidence};
 use crate::experiment::scenario::{Checker, Scenario, Schedule};
-use elench_generate::{GenOptions, Workload, generate};
 use crate::verdict::blame::{FaultClass, Ground, Question, blame, bug_type, severity};
 use crate::verdict::{Budget, Checking, Facts, Landing, Rerun, Verdict, classify};
 use crate::verify::Holds;
-use elench_checkers::weak::weaknesses;
 
 /// For how long a second way of checking may take.
 const SECOND: Duration = Duration::from_secs(20);

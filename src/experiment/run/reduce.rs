@@ -216,8 +216,8 @@ mod tests {
 
     #[test]
     fn an_anomaly_of_transactions_stays_what_it_was_and_nothing_that_was_read_loses_its_writer() {
-        use elench_generate::{Fault, GenOptions, Workload, generate};
         use elench_formats::build::{BuildOptions, HistoryBuilder, Lift};
+        use elench_generate::{Fault, GenOptions, Workload, generate};
         for (seed, fault) in [(1, Fault::GSingle), (2, Fault::WriteSkew), (3, Fault::G1a), (4, Fault::LostUpdate)] {
             let mut builder =
                 HistoryBuilder::new(BuildOptions { lift: Lift::Never, real_time: true, ..BuildOptions::default() });
