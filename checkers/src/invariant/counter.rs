@@ -398,7 +398,7 @@ impl State for Counter {
 mod tests {
     use elench_formats::notation::history as notation;
 
-    use super::super::testing::{self, Event, FAULTS, Object, both, oks, op_of, run, seeds, shows};
+    use super::super::testing::{self, Call, Event, FAULTS, Object, both, oks, op_of, run, seeds, shows};
     use super::*;
     use crate::linear::tests::Random;
 
@@ -466,46 +466,28 @@ mod tests {
         assert!(valid > 500, "{valid}");
     }
 
-    struct Call {
-        process: u64,
-        began: usize,
-        ended: usize,
-        kind: &'static str,
-        delta: Option<i64>,
-        value: i64,
+    fn delta(call: &Call<'_>) -> Option<i64> {
+        match call.f {
+            "add" => Some(call.input.parse().unwrap()),
+            "dec" => Some(-call.input.parse::<i64>().unwrap()),
+            _ => None,
+        }
     }
 
-    fn calls(log: &[Event]) -> Vec<Call> {
-        let of = |began: usize| {
-            let e = &log[began];
-            let end = (began + 1..log.len()).find(|&i| log[i].process == e.process);
-            let delta = match e.f {
-                "add" => Some(e.value.parse().unwrap()),
-                "dec" => Some(-e.value.parse::<i64>().unwrap()),
-                _ => None,
-            };
-            Call {
-                process: e.process,
-                began,
-                ended: end.unwrap_or(usize::MAX),
-                kind: end.map_or("info", |end| log[end].kind),
-                delta,
-                value: end.and_then(|end| log[end].value.parse().ok()).unwrap_or(0),
-            }
-        };
-        (0..log.len()).filter(|&i| log[i].kind == "invoke").map(of).collect()
+    fn value(read: &Call<'_>) -> i64 {
+        read.output.parse().unwrap()
     }
 
     /// The definitions as they read, every read against every addition.
     fn naive(log: &[Event]) -> Vec<(&'static str, u64)> {
-        let all = calls(log);
-        let adds: Vec<(&Call, i64)> =
-            all.iter().filter(|c| c.kind != "fail").filter_map(|c| Some((c, c.delta?))).collect();
-        let reads: Vec<&Call> = all.iter().filter(|c| c.delta.is_none() && c.kind == "ok").collect();
+        let all = testing::calls(log);
+        let adds: Vec<(&Call<'_>, i64)> =
+            all.iter().filter(|c| c.kind != "fail").filter_map(|c| Some((c, delta(c)?))).collect();
+        let reads: Vec<&Call<'_>> = all.iter().filter(|c| c.f == "read" && c.is_ok()).collect();
         let mut counts = BTreeMap::new();
         let mut broken = |kind, is: bool| *counts.entry(kind).or_insert(0) += u64::from(is);
         for read in &reads {
-            let (mut lower, mut upper) = (0, 0);
+            let (mut lower, mut upper, shown) = (0, 0, value(read));
             for &(add, delta) in &adds {
                 if add.kind == "ok" && add.ended < read.began {
                     lower += delta;
@@ -515,13 +497,13 @@ mod tests {
                     upper += delta.max(0);
                 }
             }
-            broken("below-acknowledged", read.value < lower);
-            broken("above-attempted", read.value > upper);
+            broken("below-acknowledged", shown < lower);
+            broken("above-attempted", shown > upper);
             let before = reads.iter().rfind(|r| r.process == read.process && r.began < read.began);
             let taken = adds.iter().any(|(add, delta)| *delta < 0 && add.began < read.ended);
-            broken("went-down", !taken && before.is_some_and(|before| before.value > read.value));
+            broken("went-down", !taken && before.is_some_and(|before| value(before) > shown));
         }
-        let undisturbed = |read: &&&Call| {
+        let undisturbed = |read: &&&Call<'_>| {
             !adds.iter().any(|(add, _)| add.kind == "ok" && add.began < read.ended && add.ended > read.began)
         };
         if let Some(last) = reads.iter().filter(undisturbed).max_by_key(|read| read.ended) {
@@ -530,7 +512,7 @@ mod tests {
                 adds.iter().filter(|(a, _)| a.kind != "ok" && a.began < last.ended).map(|(_, d)| *d).collect();
             let (low, high) =
                 (unknown.iter().map(|d| d.min(&0)).sum::<i64>(), unknown.iter().map(|d| d.max(&0)).sum::<i64>());
-            let extra = last.value - acked;
+            let extra = value(last) - acked;
             let mut sums = std::collections::BTreeSet::from([0]);
             for delta in unknown {
                 sums = sums.iter().flat_map(|sum| [*sum, sum + delta]).collect();
@@ -575,6 +557,50 @@ mod tests {
             let found = found_in(&testing::history(&log));
             assert_eq!(found.count(kind), 1, "{log:#?}");
             assert!(shows(&found, kind, op_of(&log, at)));
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_made_to_read_less_than_before_is_told_with_both_reads() {
+        let mut mutated = 0;
+        for mut random in seeds(500) {
+            let mut object = Number { value: 0, negative: false, step: 1 };
+            let clients = 1 + random.below(4);
+            let mut log = run(&mut random, &mut object, clients, 60, FAULTS);
+            let reads = oks(&log, "read");
+            let later = |&at: &usize| {
+                let before = reads.iter().rfind(|&&other| other < at && log[other].process == log[at].process);
+                Some((*before?, at))
+            };
+            let twice: Vec<(usize, usize)> = reads.iter().filter_map(later).collect();
+            if twice.is_empty() {
+                continue;
+            }
+            let (before, after) = twice[random.below(twice.len() as u64) as usize];
+            let less = log[before].value.parse::<i64>().unwrap() - 1 - random.below(3) as i64;
+            log[after].value = less.to_string();
+            let found = found_in(&testing::history(&log));
+            assert_eq!(found.count("went-down"), 1, "{log:#?}");
+            assert!(shows(&found, "went-down", op_of(&log, before)) && shows(&found, "went-down", op_of(&log, after)));
+            mutated += 1;
+        }
+        assert!(mutated > 250, "{mutated}");
+    }
+
+    #[test]
+    fn a_last_read_between_the_possible_sums_is_told_alone() {
+        for mut random in seeds(500) {
+            // Whatever took effect is a multiple of ten, and one more ten may have: nothing makes the rest.
+            let mut object = Number { value: 0, negative: random.chance(500), step: 10 };
+            let clients = 1 + random.below(4);
+            let mut log = run(&mut random, &mut object, clients, 60, FAULTS);
+            testing::then(&mut log, "add", "10", "10", "");
+            log.last_mut().unwrap().kind = "info";
+            let between = object.value + 1 + random.below(9) as i64;
+            testing::then(&mut log, "read", "nil", &between.to_string(), "");
+            let found = found_in(&testing::history(&log));
+            assert_eq!(kinds(&found), [("impossible-final-value", 1)], "{log:#?}");
+            assert!(shows(&found, "impossible-final-value", op_of(&log, log.len() - 1)));
         }
     }
 
