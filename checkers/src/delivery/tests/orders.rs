@@ -74,29 +74,34 @@ fn what_two_consumers_were_given_does_not_stand_for_what_nobody_was_given() {
     assert_eq!(violated(&check(&taken, 1)), [("skip", 1)]);
 }
 
+/// A list that clients append to and read whole, so many reads in a hundred.
+fn a_list(random: &mut Random, mix: Mix, reads: u64) -> Vec<Event> {
+    let mut next = 0;
+    let choose = |random: &mut Random| {
+        if random.chance(reads) {
+            return ("read", String::new());
+        }
+        next += 1;
+        ("append", next.to_string())
+    };
+    let mut log: Vec<String> = Vec::new();
+    let apply = |_: &mut Random, f: &'static str, input: &str| {
+        if f == "append" {
+            log.push(input.into());
+            return input.into();
+        }
+        format!("[{}]", log.join(" "))
+    };
+    simulate(random, mix, &[], choose, apply)
+}
+
 #[test]
 fn a_log_is_never_accused_and_a_view_agrees_with_a_naive_reading() {
     let mut violations = 0;
     seeds(2000, |random| {
         let mut mix = mix(random);
         mix.clients += 1;
-        let mut next = 0;
-        let choose = |random: &mut Random| {
-            if random.chance(25) {
-                return ("read", String::new());
-            }
-            next += 1;
-            ("append", next.to_string())
-        };
-        let mut log: Vec<String> = Vec::new();
-        let apply = |_: &mut Random, f: &'static str, input: &str| {
-            if f == "append" {
-                log.push(input.into());
-                return input.into();
-            }
-            format!("[{}]", log.join(" "))
-        };
-        let events = simulate(random, mix, &[], choose, apply);
+        let events = a_list(random, mix, 25);
         assert_eq!(violated(&prefix(&built(&events), 1, 1)), [], "{}", text(&events));
         let window = 1 + random.below(3);
         let mut spoilt = events;
@@ -184,30 +189,14 @@ fn an_element_that_a_list_holds_twice_is_a_duplicate_unless_it_was_appended_twic
     assert!(again.is_valid() && again.count("duplicate") == 1, "{again:?}");
 }
 
-/// A list that clients append to and read whole, spoiled in one place.
+/// One view, spoiled in one place.
 #[test]
 fn each_fault_of_a_view_is_named_with_the_read_and_what_it_misplaces() {
     let mut tried: BTreeMap<&str, u64> = BTreeMap::new();
     seeds(600, |random| {
         let mut mix = mix(random);
         mix.ops += 10;
-        let mut next = 0;
-        let choose = |random: &mut Random| {
-            if random.chance(35) {
-                return ("read", String::new());
-            }
-            next += 1;
-            ("append", next.to_string())
-        };
-        let mut log: Vec<String> = Vec::new();
-        let apply = |_: &mut Random, f: &'static str, input: &str| {
-            if f == "append" {
-                log.push(input.into());
-                return input.into();
-            }
-            format!("[{}]", log.join(" "))
-        };
-        let events = simulate(random, mix, &[], choose, apply);
+        let events = a_list(random, mix, 35);
         let reads: Vec<usize> =
             (0..events.len()).filter(|&i| events[i].kind == "ok" && events[i].f == "read").collect();
         if reads.is_empty() {
@@ -258,7 +247,7 @@ fn each_fault_of_a_view_is_named_with_the_read_and_what_it_misplaces() {
             check("duplicate", with(again), &[read]);
             count("duplicate");
         }
-        let values = || (1..=next).map(|v| v.to_string());
+        let values = || (1..=events.len()).map(|v| v.to_string());
         let late = |v: &String| append(v).is_some_and(|i| i > at) && !ended(v, "fail");
         if let Some(late) = values().find(late) {
             check("unexpected", with(&late), &[read, append(&late).unwrap()]);

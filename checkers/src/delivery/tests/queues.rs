@@ -517,16 +517,21 @@ fn ids_that_have_to_grow_grow_per_process_and_in_real_time() {
     assert!(unique_ids(&of("invoke 0 generate / ok 0 generate :a"), true, 3).why().is_some());
 }
 
+/// Clients that draw ids from one counter.
+fn ids(random: &mut Random) -> Vec<Event> {
+    let (mix, mut next) = (mix(random), 0);
+    let apply = |_: &mut Random, _: &'static str, _: &str| {
+        next += 1;
+        next.to_string()
+    };
+    simulate(random, mix, &[], |_| ("generate", String::new()), apply)
+}
+
 /// Ids from one counter grow; one that is put back is found, by the two operations that show it.
 #[test]
 fn ids_of_one_counter_are_never_accused() {
     seeds(500, |random| {
-        let (mix, mut next) = (mix(random), 0);
-        let apply = |_: &mut Random, _: &'static str, _: &str| {
-            next += 1;
-            next.to_string()
-        };
-        let events = simulate(random, mix, &[], |_| ("generate", String::new()), apply);
+        let events = ids(random);
         let h = built(&events);
         let found = unique_ids(&h, true, 1);
         assert_eq!(violated(&found), [], "{}", text(&events));
@@ -555,12 +560,7 @@ fn ids_of_one_counter_are_never_accused() {
 fn an_id_out_of_line_is_told_with_the_one_before_it() {
     let mut tried = [0; 3];
     seeds(500, |random| {
-        let (mix, mut next) = (mix(random), 0);
-        let apply = |_: &mut Random, _: &'static str, _: &str| {
-            next += 1;
-            next.to_string()
-        };
-        let events = simulate(random, mix, &[], |_| ("generate", String::new()), apply);
+        let events = ids(random);
         let oks: Vec<usize> = (0..events.len()).filter(|&i| events[i].kind == "ok").collect();
         let begun = |i: usize| (0..i).rfind(|&j| events[j].process == events[i].process).unwrap();
         let kinds = ["duplicate", "nonmonotonic-process", "nonmonotonic-real-time"];
