@@ -58,10 +58,26 @@ fn proxied() -> Proxy {
 }
 
 fn client(proxy: &Proxy) -> TcpStream {
-    let socket = TcpStream::connect(proxy.listen()).unwrap();
-    socket.set_nodelay(true).unwrap();
-    socket.set_read_timeout(Some(LONG)).unwrap();
-    socket
+    connect(proxy).unwrap()
+}
+
+/// A connection that the proxy resets as soon as it comes may break before `connect` returns, or after.
+fn connect(proxy: &Proxy) -> io::Result<TcpStream> {
+    let socket = TcpStream::connect(proxy.listen())?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(LONG))?;
+    Ok(socket)
+}
+
+/// Is a connection of its own, on which one byte goes there and back, broken? Waits until it is gone.
+fn breaks(proxy: &Proxy) -> bool {
+    let came = proxy.counters().connections;
+    let broken = connect(proxy).and_then(|mut socket| exchange(&mut socket, b"x")).is_err();
+    until("it came and is gone", || {
+        let counters = proxy.counters();
+        counters.connections > came && counters.live == 0
+    });
+    broken
 }
 
 fn set(proxy: &Proxy, kind: Kind, stream: Stream) {
@@ -369,9 +385,7 @@ fn an_end_that_a_blackhole_holds_back_reaches_the_server_only_after_it() {
 fn a_server_that_is_not_there_is_a_reset_and_counted_as_no_fault() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let proxy = Proxy::start("127.0.0.1:0", &closed.to_string()).unwrap();
-    let mut socket = client(&proxy);
-    assert!(exchange(&mut socket, b"hello").is_err());
-    until("the end", || proxy.counters().live == 0);
+    assert!(breaks(&proxy));
     let counters = proxy.counters();
     assert_eq!((counters.unreachable, counters.connections), (1, 1));
     assert!(counters.toxics.is_empty());
@@ -396,10 +410,7 @@ fn of_a_thousand_connections_the_share_is_hit_and_the_cap_never_exceeded() {
     proxy.set(&[Toxic::new(Kind::ResetPeer { timeout: 0 }, Stream::Upstream)], 1.0, 42).unwrap();
     let mut hits = 0u64;
     for n in 1..=1000u64 {
-        let mut socket = client(&proxy);
-        hits += u64::from(exchange(&mut socket, b"x").is_err());
-        drop(socket);
-        until("it is gone", || proxy.counters().live == 0);
+        hits += u64::from(breaks(&proxy));
         assert!(hits <= (n * 3 / 10).max(1), "{hits} of {n}");
     }
     assert!(hits >= 299, "{hits} of 1000");
@@ -453,12 +464,7 @@ fn toxics_of_different_shares_hit_within_each_other_and_do_not_add_up() {
 fn down_for_a_share_turns_away_that_share_and_serves_the_others() {
     let proxy = Proxy::start_capped("127.0.0.1:0", &echo().0.to_string(), 0.5).unwrap();
     set(&proxy, Kind::Down, Stream::Upstream);
-    let alone = || {
-        let failed = exchange(&mut client(&proxy), b"x").is_err();
-        until("it is gone", || proxy.counters().live == 0);
-        failed
-    };
-    let failed = (0..100).filter(|_| alone()).count();
+    let failed = (0..100).filter(|_| breaks(&proxy)).count();
     assert!((49..=50).contains(&failed), "{failed}");
     assert_eq!(acts(&proxy, "down_upstream"), failed as u64);
 }
@@ -627,12 +633,7 @@ fn a_closed_door_that_clients_used_has_landed() {
 fn the_cap_of_the_scenario_binds_whatever_its_toxicity_asks_for() {
     let mut injector = built_in(&echo().0.to_string(), "toxic: reset_peer\ntoxicity: 0.9\nstream: upstream", 20);
     injector.inject().unwrap();
-    let alone = || {
-        let failed = exchange(&mut client(injector.proxy()), b"x").is_err();
-        until("it is gone", || injector.proxy().counters().live == 0);
-        failed
-    };
-    let failed = (0..100).filter(|_| alone()).count();
+    let failed = (0..100).filter(|_| breaks(injector.proxy())).count();
     assert!((19..=20).contains(&failed), "{failed}");
 }
 
