@@ -1,13 +1,17 @@
-//! How does a cycle stand in a result document, so that it can be held against the history by whoever has only the two?
+//! How does a cycle, or a proof that there is one, stand in a result document, so that it can be held against the history by whoever has
+//! only the two?
 //!
 //! Each step names its two transactions, their relation, and what shows it: micro-operations as `[operation, place in it]`,
-//! a process, or the two events of real time. Reading it back trusts nothing: what is missing or of another shape is named, and
+//! a process, or the two events of real time. A refutation is a list of lemmas, each with what it supposes, what follows from earlier ones,
+//! and its circle. Reading it back trusts nothing: what is missing or of another shape is named, and
 //! what is there still has to hold of the history.
 
 use elench_checkers::graph::Rel;
 use elench_checkers::outcome::OpId;
 use elench_checkers::txn::anomaly::Anomaly;
-use elench_checkers::txn::explain::{Explained, ExplainedCycle, MopAt, Reason, Step};
+use elench_checkers::txn::explain::{
+    Derived, Explained, ExplainedCycle, ExplainedRefutation, Lemma, MopAt, Reason, Step,
+};
 use elench_formats::History;
 use serde_json::{Map, Value as Json, json};
 
@@ -23,7 +27,21 @@ pub fn to_json(history: &History, anomaly: &Explained) -> Json {
             "kind": "cycle",
             "steps": cycle.steps.iter().map(|step| step_json(history, step)).collect::<Vec<_>>(),
         }),
+        Explained::Refutation(refutation) => json!({
+            "kind": "refutation",
+            "lemmas": refutation.lemmas.iter().map(|lemma| lemma_json(history, lemma)).collect::<Vec<_>>(),
+        }),
     }
+}
+
+fn lemma_json(history: &History, lemma: &Lemma) -> Json {
+    let pair = |before: &(OpId, OpId)| json!([before.0.0, before.1.0]);
+    let derived = |d: &Derived| json!({ "before": pair(&d.before), "lemma": d.lemma });
+    json!({
+        "supposed": lemma.supposed.iter().map(pair).collect::<Vec<_>>(),
+        "derived": lemma.derived.iter().map(derived).collect::<Vec<_>>(),
+        "steps": lemma.steps.iter().map(|step| step_json(history, step)).collect::<Vec<_>>(),
+    })
 }
 
 fn place(mop: MopAt) -> Json {
@@ -52,6 +70,7 @@ fn reason_json(reason: &Reason) -> Json {
         }
         Reason::Wr { write, read } => json!({ "write": place(write), "read": place(read) }),
         Reason::Rw { read, write } => json!({ "read": place(read), "write": place(write) }),
+        Reason::Supposed => json!({ "supposed": true }),
         Reason::Process(process) => json!({ "process": process }),
         Reason::RealTime { completed, invoked } => json!({ "completed": completed, "invoked": invoked }),
     }
@@ -61,7 +80,7 @@ fn reason_json(reason: &Reason) -> Json {
 pub fn key(history: &History, step: &Step) -> Option<String> {
     let at = match *step.reason.as_ref()? {
         Reason::Ww { earlier: at, .. } | Reason::Wr { write: at, .. } | Reason::Rw { read: at, .. } => at,
-        Reason::Process(_) | Reason::RealTime { .. } => return None,
+        Reason::Supposed | Reason::Process(_) | Reason::RealTime { .. } => return None,
     };
     let txn = history.op(history.row_of(at.op.0)?).txn()?;
     let mop = ((at.at as usize) < txn.len()).then(|| txn.get(at.at as usize))?;
@@ -75,10 +94,43 @@ pub fn key(history: &History, step: &Step) -> Option<String> {
 /// # Errors
 /// What is missing, or no cycle's.
 pub fn cycle(kind: &str, certificate: &Json) -> Result<ExplainedCycle, String> {
-    let kind = Anomaly::from_name(kind).ok_or_else(|| format!("no anomaly is called `{kind}`"))?;
-    let steps = certificate["steps"].as_array().ok_or("it has no steps")?;
-    let steps = steps.iter().enumerate().map(|(i, s)| step(s).map_err(|why| format!("step {i} {why}")));
-    Ok(ExplainedCycle { kind, steps: steps.collect::<Result<_, _>>()? })
+    Ok(ExplainedCycle { kind: anomaly(kind)?, steps: steps(certificate)? })
+}
+
+/// The refutation that a certificate claims, as a violation of this kind.
+///
+/// # Errors
+/// What is missing, or no refutation's.
+pub fn refutation(kind: &str, certificate: &Json) -> Result<ExplainedRefutation, String> {
+    let lemmas = certificate["lemmas"].as_array().ok_or("it has no lemmas")?;
+    let lemmas = lemmas.iter().enumerate().map(|(i, l)| lemma(l).map_err(|why| format!("lemma {}: {why}", i + 1)));
+    Ok(ExplainedRefutation { kind: anomaly(kind)?, lemmas: lemmas.collect::<Result<_, _>>()? })
+}
+
+fn anomaly(kind: &str) -> Result<Anomaly, String> {
+    Anomaly::from_name(kind).ok_or_else(|| format!("no anomaly is called `{kind}`"))
+}
+
+fn steps(json: &Json) -> Result<Vec<Step>, String> {
+    let steps = json["steps"].as_array().ok_or("it has no steps")?;
+    steps.iter().enumerate().map(|(i, s)| step(s).map_err(|why| format!("step {i} {why}"))).collect()
+}
+
+fn lemma(json: &Json) -> Result<Lemma, String> {
+    let list = |name: &str| json[name].as_array().ok_or_else(|| format!("it has no list \"{name}\""));
+    let supposed = list("supposed")?.iter().map(pair).collect::<Result<_, _>>()?;
+    let derived = list("derived")?.iter().map(|d| {
+        let lemma = number(d, "lemma").map_err(|why| format!("what is derived {why}"))?;
+        Ok(Derived { before: pair(&d["before"])?, lemma: usize::try_from(lemma).map_err(|e| e.to_string())? })
+    });
+    Ok(Lemma { supposed, derived: derived.collect::<Result<_, String>>()?, steps: steps(json)? })
+}
+
+/// Transactions, the first of which comes before the second.
+fn pair(json: &Json) -> Result<(OpId, OpId), String> {
+    let ops = json.as_array().map(Vec::as_slice);
+    let (one, other) = if let Some([one, other]) = ops { (one.as_u64(), other.as_u64()) } else { (None, None) };
+    Ok((OpId(one.ok_or("a pair has no first operation")?), OpId(other.ok_or("a pair has no second operation")?)))
 }
 
 fn step(json: &Json) -> Result<Step, String> {
@@ -90,6 +142,7 @@ fn step(json: &Json) -> Result<Step, String> {
 
 fn reason(rel: Rel, json: &Json) -> Result<Reason, String> {
     Ok(match rel {
+        Rel::Ww if json["supposed"] == true => Reason::Supposed,
         Rel::Ww => {
             Reason::Ww { earlier: mop(json, "earlier")?, later: mop(json, "later")?, shown_by: mop(json, "shown_by")? }
         }

@@ -93,6 +93,11 @@ impl<'a> Row<'a> {
                 let only = if keys.len() == 1 { keys.pop() } else { None };
                 (cycle.kind, only, cycle.steps.iter().map(|s| s.rel.name()).collect())
             }
+            Explained::Refutation(refutation) => {
+                // The last circle, which holds whatever is supposed.
+                let last = refutation.lemmas.last().map_or(&[][..], |lemma| &lemma.steps);
+                (refutation.kind, None, last.iter().map(|s| s.rel.name()).collect())
+            }
         };
         let ops = anomaly.ops().iter().map(|op| op.0).collect();
         Row { history: name, checker, kind: kind.name(), key, ops, relations, explanation: anomaly.text() }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use elench_checkers::Budget;
 use elench_checkers::outcome::Status;
 use elench_checkers::txn::anomaly::{Anomaly, AnomalySet};
-use elench_checkers::txn::explain::{Explained, ExplainedCycle};
+use elench_checkers::txn::explain::{Explained, ExplainedCycle, ExplainedRefutation};
 use elench_checkers::txn::lattice::{Boundary, Demand, Model, ModelSet, boundary, unchecked};
 use elench_checkers::txn::register::{Assumptions, check_rw_register};
 use elench_checkers::txn::weak::KINDS;
@@ -184,20 +184,29 @@ impl Holder {
     pub fn holds(&mut self, history: &History, cycle: &ExplainedCycle) -> Option<Result<(), String>> {
         match &*self.workload {
             "list-append" => Some(verify::cycle(history, cycle)),
-            "rw-register" => {
-                let registers = self
-                    .registers
-                    .get_or_insert_with(|| verify::Registers::new(history, self.assumptions, self.initial.as_deref()));
-                Some(registers.cycle(history, cycle))
-            }
-            _ => None,
+            _ => Some(self.registers(history)?.cycle(history, cycle)),
         }
+    }
+
+    /// Does a refutation hold, and show what it is said to? None where there is no code that knows the workload.
+    pub fn refutes(&mut self, history: &History, refutation: &ExplainedRefutation) -> Option<Result<(), String>> {
+        let registers = self.registers(history)?;
+        Some(registers.refutation(history, &refutation.lemmas).and_then(|kind| match kind == refutation.kind {
+            true => Ok(()),
+            false => Err(format!("it is called {} and is {kind}", refutation.kind)),
+        }))
+    }
+
+    fn registers(&mut self, history: &History) -> Option<&mut verify::Registers> {
+        let new = || verify::Registers::new(history, self.assumptions, self.initial.as_deref());
+        (self.workload == "rw-register").then(|| self.registers.get_or_insert_with(new))
     }
 
     /// Why an anomaly that was found does not hold.
     fn fault(&mut self, history: &History, anomaly: &Explained) -> Option<String> {
         match anomaly {
             Explained::Cycle(cycle) => self.holds(history, cycle)?.err(),
+            Explained::Refutation(refutation) => self.refutes(history, refutation)?.err(),
             Explained::Case(_) => None,
         }
     }

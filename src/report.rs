@@ -272,6 +272,9 @@ fn isolation_lines(name: &str, found: &Isolation, finding: &Finding, out: &mut S
                 Explained::Cycle(cycle) => cycle.told().for_each(|step| {
                     let _ = writeln!(out, "             {step}");
                 }),
+                Explained::Refutation(refutation) => refutation.told().for_each(|lemma| {
+                    let _ = writeln!(out, "             {lemma}");
+                }),
             }
         }
     }

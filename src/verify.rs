@@ -11,6 +11,7 @@ use elench_checkers::linear::verify::{has_order, verify as verify_order};
 use elench_checkers::linear::{Operation, Problem, Problems};
 use elench_checkers::model::Model;
 use elench_checkers::outcome::OpId;
+use elench_checkers::txn::explain::Explained;
 use elench_checkers::txn::register::Assumptions;
 use elench_checkers::txn::verify::{order as serial_order, register_order};
 use elench_formats::History;
@@ -186,6 +187,9 @@ fn assumptions(checker: &Json) -> Result<Assumptions, String> {
 
 fn anomaly(history: &History, holder: &mut Holder, workload: &str, kind: &str, claim: &Json) -> Holds {
     let certificate = &claim["certificate"];
+    if certificate["kind"] == "refutation" {
+        return refutation(history, holder, workload, kind, claim);
+    }
     if certificate["kind"] != "cycle" {
         return Holds::NotKnown("what is no cycle cannot be verified yet".into());
     }
@@ -200,6 +204,22 @@ fn anomaly(history: &History, holder: &mut Holder, workload: &str, kind: &str, c
         Some(Ok(())) => Holds::Yes,
         Some(Err(why)) => Holds::No(why),
         None => Holds::NotKnown(format!("cycles of the workload {workload} cannot be verified yet")),
+    }
+}
+
+fn refutation(history: &History, holder: &mut Holder, workload: &str, kind: &str, claim: &Json) -> Holds {
+    let refutation = match certificate::refutation(kind, &claim["certificate"]) {
+        Ok(refutation) => refutation,
+        Err(why) => return Holds::No(why),
+    };
+    let held = holder.refutes(history, &refutation);
+    if ids(&claim["ops"]) != Some(Explained::Refutation(refutation).ops()) {
+        return Holds::No("its operations are not those of its circles".into());
+    }
+    match held {
+        Some(Ok(())) => Holds::Yes,
+        Some(Err(why)) => Holds::No(why),
+        None => Holds::NotKnown(format!("refutations of the workload {workload} cannot be verified")),
     }
 }
 

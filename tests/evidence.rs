@@ -363,6 +363,50 @@ fn refuses_forgeries(history: &History, honest: &Json) {
     assert!(refused > 300, "{refused}");
 }
 
+/// Neither of the writers of x can be the first; none of the values was read by who overwrote it.
+const NO_ORDER: &str = "
+    invoke 0 txn [[:w x 1] [:w y 1] [:w q 1]]
+    invoke 1 txn [[:w x 2] [:w y 2] [:w z 2]]
+    invoke 2 txn [[:r x nil] [:r z nil]]
+    invoke 3 txn [[:r y nil] [:r q nil]]
+    ok 0
+    ok 1
+    ok 2 txn [[:r x 1] [:r z 2]]
+    ok 3 txn [[:r y 2] [:r q 1]]";
+
+#[test]
+fn a_refutation_is_verified_from_the_document_alone_and_a_forged_one_refused() {
+    let history = notation::history(NO_ORDER).unwrap();
+    let honest = result(&history, "rw-register");
+    let found = verified(&honest, &history);
+    assert!(found.iter().any(|v| v.what == "PL-2.99-cycle-exists"), "{found:#?}");
+    assert!(found.iter().all(|v| v.holds == Holds::Yes), "{found:#?}");
+    let place = honest["checkers"].as_array().unwrap().iter().position(|c| c["name"] == "isolation").unwrap();
+    assert_eq!(honest["checkers"][place]["not"], json!(["repeatable-read"]));
+    let pointer = format!("/checkers/{place}/violations/0/certificate");
+    let certificate = honest.pointer(&pointer).unwrap();
+    assert_eq!(certificate["kind"], "refutation");
+    let mut refused = 0;
+    for forgery in forgeries(certificate) {
+        let mut document = honest.clone();
+        *document.pointer_mut(&pointer).unwrap() = forgery.clone();
+        assert_ne!(verified(&document, &history)[0].holds, Holds::Yes, "{forgery:#}");
+        refused += 1;
+    }
+    for (field, other) in [("kind", "G1c"), ("kind", "PL-SS-cycle-exists"), ("kind", "nonsense")] {
+        let mut document = honest.clone();
+        document["checkers"][place]["violations"][0][field] = json!(other);
+        assert!(matches!(verified(&document, &history)[0].holds, Holds::No(_)), "{other}");
+    }
+    assert!(refused > 100, "{refused}");
+    // The second writer as the last, and as the first, explains one of the reads each.
+    for (old, new) in [("[:r x 1] [:r z 2]", "[:r x 2] [:r z 2]"), ("[:r y 2] [:r q 1]", "[:r y 1] [:r q 1]")] {
+        let history = notation::history(&NO_ORDER.replace(old, new)).unwrap();
+        assert!(matches!(verified(&honest, &history)[0].holds, Holds::No(_)));
+        assert!(result(&history, "rw-register")["checkers"][place]["valid"] == json!(true));
+    }
+}
+
 #[test]
 fn a_certificate_is_refused_by_another_history() {
     let document = result(&notation::history(CYCLES).unwrap(), "list-append");

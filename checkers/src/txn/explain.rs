@@ -56,6 +56,8 @@ pub enum Reason {
         /// What the other one appended.
         write: MopAt,
     },
+    /// A refutation: it is supposed, or follows from an earlier lemma. Both wrote one key.
+    Supposed,
     /// The same process ran it earlier.
     Process(i64),
     /// It had completed when the other one was invoked.
@@ -89,6 +91,8 @@ pub enum Explained {
     Case(ExplainedCase),
     /// A cycle.
     Cycle(ExplainedCycle),
+    /// A proof that whatever the order of versions, there is a cycle.
+    Refutation(ExplainedRefutation),
 }
 
 /// What is wrong, if it is no cycle.
@@ -113,12 +117,79 @@ pub struct ExplainedCycle {
     pub steps: Vec<Step>,
 }
 
+/// A proof that no order of the transactions explains what they read: so whatever the order of versions was, there is a cycle.
+///
+/// A proof by resolution: of two transactions, one comes before the other. Each lemma shows that not all of what it supposes can be, and the
+/// last supposes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedRefutation {
+    /// What it is: some `cycle-exists`, by the relations that the lemmas rest on.
+    pub kind: Anomaly,
+    /// What is shown, step by step.
+    pub lemmas: Vec<Lemma>,
+}
+
+/// Some transactions cannot all come before others: else there would be a circle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lemma {
+    /// What cannot all be: transactions, the first of which comes before the second.
+    pub supposed: Vec<(OpId, OpId)>,
+    /// What follows, each from an earlier lemma of which all else is supposed or follows: the opposite of what is left.
+    pub derived: Vec<Derived>,
+    /// The circle. That one missed what another one wrote may rest on what is supposed, or follows.
+    pub steps: Vec<Step>,
+}
+
+/// One transaction comes before another one, as the opposite cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Derived {
+    /// The first comes before the second.
+    pub before: (OpId, OpId),
+    /// The number of the lemma, from 0.
+    pub lemma: usize,
+}
+
+impl ExplainedRefutation {
+    /// Its lemmas for a person, a line each; of many the first and the last, and how many there are between.
+    pub fn told(&self) -> impl Iterator<Item = String> + '_ {
+        let n = self.lemmas.len();
+        let (head, tail) = if n > TOLD.0 + TOLD.1 { (TOLD.0, n - TOLD.1) } else { (n, n) };
+        let between = (tail > head).then(|| format!("({} more steps)", tail - head));
+        (0..head).map(|i| self.line(i)).chain(between).chain((tail..n).map(|i| self.line(i)))
+    }
+
+    fn line(&self, number: usize) -> String {
+        let lemma = &self.lemmas[number];
+        let pair = |&(one, other): &(OpId, OpId)| format!("{one} before {other}");
+        let mut line = if self.lemmas.len() > 1 { format!("({}) ", number + 1) } else { String::new() };
+        if !lemma.supposed.is_empty() {
+            let supposed: Vec<String> = lemma.supposed.iter().map(pair).collect();
+            let _ = write!(line, "suppose {}: ", supposed.join(", "));
+        }
+        for Derived { before, lemma } in &lemma.derived {
+            let _ = write!(line, "{} by ({}); ", pair(before), lemma + 1);
+        }
+        let shown = lemma.steps.iter().filter(|s| s.reason != Some(Reason::Supposed)).map(|s| s.text.as_str());
+        let _ = write!(line, "{}; that is a circle", shown.collect::<Vec<_>>().join("; "));
+        match lemma.supposed[..] {
+            [] if self.lemmas.len() > 1 => line += ", whatever is supposed",
+            [] => {}
+            [(one, other)] => _ = write!(line, ", so {}", pair(&(other, one))),
+            _ => line += ", so not all of these",
+        }
+        line
+    }
+}
+
 impl Explained {
     /// The operations involved, each once.
     pub fn ops(&self) -> Vec<OpId> {
         let mut ops: Vec<OpId> = match self {
             Explained::Case(case) => case.mops.iter().map(|m| m.op).collect(),
             Explained::Cycle(cycle) => cycle.steps.iter().map(|s| s.from).collect(),
+            Explained::Refutation(refutation) => {
+                refutation.lemmas.iter().flat_map(|lemma| &lemma.steps).map(|s| s.from).collect()
+            }
         };
         let mut seen: HashSet<OpId, FixedState> = HashSet::default();
         ops.retain(|&op| seen.insert(op));
@@ -130,11 +201,12 @@ impl Explained {
         match self {
             Explained::Case(case) => case.text.clone(),
             Explained::Cycle(cycle) => cycle.told().collect::<Vec<_>>().join("; "),
+            Explained::Refutation(refutation) => refutation.told().collect::<Vec<_>>().join(". "),
         }
     }
 }
 
-/// Steps of a long cycle that are told at its beginning and its end.
+/// Steps of a long cycle, or proof, that are told at its beginning and its end.
 const TOLD: (usize, usize) = (12, 4);
 
 impl ExplainedCycle {

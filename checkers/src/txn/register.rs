@@ -26,6 +26,7 @@ mod entries;
 mod explain;
 mod facts;
 mod keys;
+mod refute;
 mod resolve;
 mod search;
 mod serial;
@@ -37,7 +38,9 @@ use elench_formats::history::Status;
 
 use super::anomaly::{Anomaly, AnomalySet};
 use super::cycles;
+use super::explain::Explained;
 use super::history::{Arena, NIL, NONE, Txn, Txns, Workload};
+use super::lattice::{Model, ruled_out};
 use super::lists::Cases;
 use super::{Options, TxnResult};
 use crate::budget::Budget;
@@ -48,7 +51,7 @@ use crate::parallel;
 use entries::Entries;
 use keys::{Scan, Shard};
 use resolve::{Clock, Resolved};
-use serial::{Keep, Question};
+use serial::{Answer, Keep, Question};
 
 /// What is assumed of each key by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -262,7 +265,9 @@ fn of_registers(
     let read = Read { txns, entries: Entries::new(txns), clock: Clock::new(txns), assumptions, ranks, initial };
     let real_time = options.real_time && history.meta().real_time;
     let mut resolved = Resolved::new(txns, &read.entries, &read.clock);
-    let order = read.serial(&mut resolved, real_time, options, budget);
+    let answer = read.serial(&mut resolved, real_time, options, budget);
+    let refuted = answer == Answer::Refuted;
+    let order = if let Answer::Order(order) = answer { Some(order) } else { None };
     let plain = txns.unknown_count == 0 && !resolved.twice;
     if plain && order.is_some() && read.connects(&resolved, real_time, options.process) {
         // The order keeps what is looked at of processes and of real time: else it would not be one.
@@ -271,8 +276,20 @@ fn of_registers(
         return result;
     }
     let more = read.anomalies(history, &resolved, order, real_time, options, budget, &mut result);
+    if refuted && !ruled_out(result.proven()).contains(strongest(options, real_time)) {
+        read.refute(history, &mut resolved, real_time, options, budget, &mut result);
+    }
     result.order = more.filter(|_| options.certificate).map(|o| o.into_iter().map(|t| txns.op(t)).collect());
     result
+}
+
+/// The strongest model that is judged by these relations.
+fn strongest(options: &Options, real_time: bool) -> Model {
+    match (real_time, options.process) {
+        (true, _) => Model::StrongSerializable,
+        (_, true) => Model::StrongSessionSerializable,
+        _ => Model::Serializable,
+    }
 }
 
 /// Bytes a micro-operation that are held at once beside the columns.
@@ -280,7 +297,7 @@ const BYTES: usize = 64;
 
 impl Read<'_> {
     /// An order of all transactions that explains everything, if one is found.
-    fn serial(&self, resolved: &mut Resolved, real_time: bool, options: &Options, budget: &Budget) -> Option<Vec<Txn>> {
+    fn serial(&self, resolved: &mut Resolved, real_time: bool, options: &Options, budget: &Budget) -> Answer {
         let Assumptions { sequential_keys, linearizable_keys, commit_timestamps, .. } = self.assumptions;
         let process = options.process || sequential_keys;
         let ranks = commit_timestamps.then_some(&self.ranks[..]);
@@ -290,7 +307,39 @@ impl Read<'_> {
             serial::order(Question { txns, clock, keep, ranks, budget }, resolved)
         };
         // An order that keeps real time is one that does not have to.
-        find(true).or_else(|| if real_time || linearizable_keys { None } else { find(false) })
+        match find(true) {
+            Answer::Refuted | Answer::Unknown if !real_time && !linearizable_keys => find(false),
+            answer => answer,
+        }
+    }
+
+    /// Shows that there is no order of all transactions, by as little as does: by what they read and wrote alone, or with the order within
+    /// processes, or with real time. Nothing that is assumed of keys is made use of.
+    fn refute(
+        &self,
+        history: &History,
+        resolved: &mut Resolved,
+        real_time: bool,
+        options: &Options,
+        budget: &Budget,
+        result: &mut TxnResult,
+    ) {
+        let (txns, clock) = (self.txns, &self.clock);
+        let keep = |real_time, process| Keep { real_time, process };
+        let mut levels = vec![keep(false, false)];
+        levels.extend(options.process.then_some(keep(false, true)));
+        levels.extend(real_time.then_some(keep(true, options.process)));
+        let shown = levels.into_iter().find_map(|keep| {
+            let question = Question { txns, clock, keep, ranks: None, budget };
+            let conflicts = search::conflicts(question, resolved)?;
+            let lemmas = refute::prove(question, resolved, &conflicts)?;
+            explain::refutation(history, self, &lemmas, options.initial.as_deref())
+        });
+        if let Some(refutation) = shown {
+            let kind = refutation.kind;
+            result.add(kind, 1);
+            result.tell(kind, options, || Explained::Refutation(refutation));
+        }
     }
 
     /// Does some committed transaction say something about the order of others?

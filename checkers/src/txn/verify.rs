@@ -18,7 +18,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::anomaly::Anomaly;
 use super::cycles::kind_of;
-use super::explain::{ExplainedCycle, MopAt, Reason, Step};
+use super::explain::{Derived, ExplainedCycle, Lemma, MopAt, Reason, Step};
 use super::register::{Assumptions, timestamps};
 use crate::graph::Rel;
 use crate::outcome::OpId;
@@ -235,7 +235,6 @@ fn text(history: &History, value: ValueRef<'_>) -> String {
 }
 
 fn step(facts: &mut Facts<'_>, step: &Step) -> Result<(), String> {
-    let (from, to) = (op(facts.history, step.from)?, op(facts.history, step.to)?);
     let Some(reason) = &step.reason else { return Err("no reason is given".into()) };
     let same_key = |keys: &[Scalar]| match keys.windows(2).all(|k| k[0] == k[1]) {
         true => Ok(()),
@@ -274,20 +273,22 @@ fn step(facts: &mut Facts<'_>, step: &Step) -> Result<(), String> {
             let was_read = facts.holds(list, &item);
             (!was_read).then_some(()).ok_or_else(|| format!("{} was read", element(facts.history, write)))
         }
-        (rel, reason) => in_time(from, to, rel, reason),
+        (_, reason) => in_time(facts.history, step, reason),
     }
 }
 
 /// A step that rests on when transactions ran.
-fn in_time(from: OpRef<'_>, to: OpRef<'_>, rel: Rel, reason: &Reason) -> Result<(), String> {
-    match (rel, reason) {
+fn in_time(history: &History, step: &Step, reason: &Reason) -> Result<(), String> {
+    let (from, to) = (op(history, step.from)?, op(history, step.to)?);
+    match (step.rel, reason) {
         (Rel::Process, &Reason::Process(process)) => {
             let same = from.process() == Some(process) && to.process() == Some(process);
             let earlier = from.index() < to.index() && from.status() == Status::Ok;
             (same && earlier).then_some(()).ok_or_else(|| "the process did not run them in this order".into())
         }
         (Rel::RealTime, &Reason::RealTime { completed, invoked }) => {
-            let holds = from.status() == Status::Ok
+            let holds = history.meta().real_time
+                && from.status() == Status::Ok
                 && from.complete_index() == Some(completed)
                 && to.index() == invoked
                 && completed < invoked;
@@ -491,31 +492,108 @@ impl Registers {
         closed(history, cycle, |s| self.step(history, s))
     }
 
+    /// Holds a refutation against the history, the same one as before. Nothing is assumed of keys. Gives what its last lemma shows.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn refutation(&mut self, history: &History, lemmas: &[Lemma]) -> Result<Anomaly, String> {
+        let mut rels: HashSet<Rel, FixedState> = HashSet::default();
+        for (number, lemma) in lemmas.iter().enumerate() {
+            let wrong = |why| format!("lemma {}: {why}", number + 1);
+            let holds = self.holding(history, &lemmas[..number], lemma).map_err(wrong)?;
+            let steps = &lemma.steps;
+            if steps.is_empty() {
+                return Err(wrong("there is no circle".into()));
+            }
+            for (i, s) in steps.iter().enumerate() {
+                if s.to != steps[(i + 1) % steps.len()].from {
+                    return Err(wrong(format!("it breaks off at {}", s.to)));
+                }
+                let step = self.refuting(history, s, &holds);
+                step.map_err(|why| wrong(format!("{} → {} ({}): {why}", s.from, s.to, s.rel)))?;
+                rels.insert(s.rel);
+            }
+        }
+        match lemmas.last() {
+            Some(last) if last.supposed.is_empty() => {
+                Ok(match (rels.contains(&Rel::RealTime), rels.contains(&Rel::Process)) {
+                    (true, _) => Anomaly::PlSsCycle,
+                    (_, true) => Anomaly::StrongSessionPl3Cycle,
+                    _ => Anomaly::Pl299Cycle,
+                })
+            }
+            Some(_) => Err("its last lemma supposes something".into()),
+            None => Err("it has no lemmas".into()),
+        }
+    }
+
+    /// All that a lemma supposes, and that follows. Of two transactions that took place one comes first; so what is supposed are such.
+    fn holding(&self, history: &History, earlier: &[Lemma], lemma: &Lemma) -> Result<Holding, String> {
+        let committed = |id: OpId| match op(history, id)?.status() {
+            Status::Ok => Ok(()),
+            Status::Fail => Err(format!("{id} failed")),
+            _ if self.seen.contains(&id) => Ok(()),
+            _ => Err(format!("{id} did not commit, as far as anybody knows")),
+        };
+        for &(one, other) in &lemma.supposed {
+            committed(one).and(committed(other))?;
+        }
+        let mut holds: Holding = lemma.supposed.iter().copied().collect();
+        for Derived { before: (one, other), lemma } in &lemma.derived {
+            let by = earlier.get(*lemma).ok_or_else(|| format!("there is no lemma {} before it", lemma + 1))?;
+            let opposite = (*other, *one);
+            let rest_holds = by.supposed.iter().all(|pair| *pair == opposite || holds.contains(pair));
+            if one == other || !by.supposed.contains(&opposite) || !rest_holds {
+                return Err(format!("that {one} comes before {other} does not follow from lemma {}", lemma + 1));
+            }
+            holds.insert((*one, *other));
+        }
+        Ok(holds)
+    }
+
+    /// Does a step of a refutation hold, where such come before others?
+    fn refuting(&mut self, history: &History, step: &Step, holds: &Holding) -> Result<(), String> {
+        let Some(reason) = &step.reason else { return Err("no reason is given".into()) };
+        if step.from == step.to {
+            return Err("none comes before itself".into());
+        }
+        match (step.rel, reason) {
+            (Rel::Ww, Reason::Supposed) => {
+                let held = holds.contains(&(step.from, step.to));
+                held.then_some(()).ok_or_else(|| "that neither is supposed nor follows".into())
+            }
+            (Rel::Wr, Reason::Wr { .. }) => self.step(history, step),
+            (Rel::Rw, &Reason::Rw { read, write }) => {
+                let register = self.register(history, step, read, write)?;
+                let (old, new) = (register.read(read)?, register.write(write)?);
+                let (overwriter, others) = (register.on_key.access(write)?, &register.on_key.accesses);
+                let is_writer = |a: &&Access| a.op != step.to && a.mops.iter().any(|m| m.1 && m.2 == old);
+                let comes_later = Some(old) == register.initial
+                    || overwriter.read == Some(old)
+                    || others.iter().find(is_writer).is_some_and(|w| holds.contains(&(w.op, step.to)));
+                let shown = comes_later && old != new;
+                shown.then_some(()).ok_or_else(|| "nothing shows that what was read was overwritten by that".into())
+            }
+            (Rel::Process | Rel::RealTime, reason) => in_time(history, step, reason),
+            _ => Err("the reason is one of another relation".into()),
+        }
+    }
+
     fn step(&mut self, history: &History, step: &Step) -> Result<(), String> {
-        let (from, to) = (op(history, step.from)?, op(history, step.to)?);
         let Some(reason) = &step.reason else { return Err("no reason is given".into()) };
         let (first, second) = match *reason {
             Reason::Ww { earlier, later, .. } if step.rel == Rel::Ww => (earlier, later),
             Reason::Wr { write, read } if step.rel == Rel::Wr => (write, read),
             Reason::Rw { read, write } if step.rel == Rel::Rw => (read, write),
-            _ => return in_time(from, to, step.rel, reason),
+            _ => return in_time(history, step, reason),
         };
-        let key = mop(history, first, Some(step.from))?.1.key;
-        if mop(history, second, Some(step.to))?.1.key != key {
-            return Err("the micro-operations are on different keys".into());
-        }
-        if !self.keys.contains_key(&key) {
-            let rows = self.rows.get(&key).map_or(&[][..], Vec::as_slice);
-            self.keys.insert(key, OnKey::new(history, key, rows, &self.seen));
-        }
+        let register = self.register(history, step, first, second)?;
         if let Reason::Ww { shown_by, .. } = *reason
-            && mop(history, shown_by, None)?.1.key != key
+            && mop(history, shown_by, None)?.1.key != mop(history, first, None)?.1.key
         {
             return Err("what shows it is on another key".into());
         }
-        let Some(on_key) = self.keys.get(&key) else { return Err("nobody did anything with the key".into()) };
-        let register = Register { with: self, on_key, initial: on_key.numbers.get(&self.initial).copied() };
-        let shown = |value: Value| on_key.text(history, value);
+        let shown = |value: Value| register.on_key.text(history, value);
         match step.rel {
             Rel::Wr => match (register.write(first)?, register.read(second)?) {
                 (written, read) if written == read => Ok(()),
@@ -531,6 +609,31 @@ impl Registers {
         }
     }
 }
+
+impl Registers {
+    /// The register that two micro-operations of a step are on.
+    fn register(
+        &mut self,
+        history: &History,
+        step: &Step,
+        first: MopAt,
+        second: MopAt,
+    ) -> Result<Register<'_>, String> {
+        let key = mop(history, first, Some(step.from))?.1.key;
+        if mop(history, second, Some(step.to))?.1.key != key {
+            return Err("the micro-operations are on different keys".into());
+        }
+        if !self.keys.contains_key(&key) {
+            let rows = self.rows.get(&key).map_or(&[][..], Vec::as_slice);
+            self.keys.insert(key, OnKey::new(history, key, rows, &self.seen));
+        }
+        let Some(on_key) = self.keys.get(&key) else { return Err("nobody did anything with the key".into()) };
+        Ok(Register { with: self, on_key, initial: on_key.numbers.get(&self.initial).copied() })
+    }
+}
+
+/// Pairs of transactions, the first of which comes before the second.
+type Holding = HashSet<(OpId, OpId), FixedState>;
 
 impl OnKey {
     fn new(history: &History, key: Scalar, rows: &[u32], seen: &HashSet<OpId, FixedState>) -> OnKey {

@@ -7,16 +7,19 @@ use elench_formats::History;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::Registers;
 use super::keys::{INITIAL, Known, Scan, Touch, Version};
+use super::refute::{self, By};
+use super::{Assumptions, Initial, Read, Registers};
 use crate::graph::Rel;
 use crate::graph::search::Link;
 use crate::outcome::OpId;
 use crate::txn::anomaly::Anomaly;
-use crate::txn::explain::{Explained, ExplainedCase, ExplainedCycle, MopAt, Reason, Step};
+use crate::txn::explain::{
+    Derived, Explained, ExplainedCase, ExplainedCycle, ExplainedRefutation, Lemma, MopAt, Reason, Step,
+};
 use crate::txn::history::{Kind, Mop, NIL, NONE, Txn, Txns};
 use crate::txn::lists::Case;
-use crate::txn::{Options, TxnResult, cycles};
+use crate::txn::{Options, TxnResult, cycles, verify};
 
 /// Gives examples their reasons.
 pub(super) fn explain(
@@ -26,7 +29,8 @@ pub(super) fn explain(
     options: &Options,
     result: &mut TxnResult,
 ) {
-    let mut explainer = Explainer { history, registers, keys: HashMap::default() };
+    let names = Names { history, txns: registers.txns, initial: registers.initial };
+    let mut explainer = Explainer { names, registers, keys: HashMap::default() };
     for case in registers.cases().examples() {
         result.tell(case.kind, options, || Explained::Case(explainer.case(case)));
     }
@@ -36,6 +40,28 @@ pub(super) fn explain(
             Explained::Cycle(ExplainedCycle { kind: cycle.kind, steps })
         });
     }
+}
+
+/// A refutation in the terms of the history, if it holds of it. `initial` is the EDN text of the value that keys have before anybody writes
+/// them. O(history).
+pub(super) fn refutation(
+    history: &History,
+    read: &Read<'_>,
+    lemmas: &[refute::Lemma],
+    initial: Option<&str>,
+) -> Option<ExplainedRefutation> {
+    let names = Names { history, txns: read.txns, initial: read.initial };
+    let pair = |&(one, other): &(Txn, Txn)| (read.txns.op(one), read.txns.op(other));
+    let lemma = |lemma: &refute::Lemma| Lemma {
+        supposed: lemma.supposed.iter().map(pair).collect(),
+        derived: lemma.derived.iter().map(|(before, by)| Derived { before: pair(before), lemma: *by }).collect(),
+        steps: lemma.steps.iter().map(|&step| names.refuting(step)).collect(),
+    };
+    let mut refutation = ExplainedRefutation { kind: Anomaly::PlSsCycle, lemmas: lemmas.iter().map(lemma).collect() };
+    let held = verify::Registers::new(history, Assumptions::default(), initial).refutation(history, &refutation.lemmas);
+    // What was written twice, for instance, shows nothing.
+    refutation.kind = held.ok()?;
+    Some(refutation)
 }
 
 /// A key's versions and their order, inferred once more for explanations.
@@ -62,44 +88,129 @@ impl Ordered {
     }
 }
 
-/// Finds the reasons of what was found.
-struct Explainer<'a> {
+/// What is what in the history, and what rests on no order of versions.
+#[derive(Clone, Copy)]
+struct Names<'a> {
     history: &'a History,
-    registers: &'a Registers<'a>,
-    keys: HashMap<u32, Ordered, FixedState>,
+    txns: &'a Txns<'a>,
+    initial: Option<&'a Initial>,
 }
 
-impl Explainer<'_> {
-    fn txns(&self) -> &Txns<'_> {
-        self.registers.txns
-    }
-
+impl Names<'_> {
     fn text(&self, value: i64) -> String {
-        match (value, self.registers.initial) {
+        match (value, self.initial) {
             (NIL, None) => "nil".to_string(),
             (NIL, Some(initial)) => initial.text.clone(),
             (value, Some(initial)) if value == initial.nil => "nil".to_string(),
-            (value, _) => self.txns().text(self.history, value),
+            (value, _) => self.txns.text(self.history, value),
         }
     }
 
     fn key_text(&self, key: u32) -> String {
-        self.txns().key_text(self.history, key)
+        self.txns.key_text(self.history, key)
     }
 
     fn at(&self, mop: Mop) -> MopAt {
-        let txn = self.txns().txn_of(mop);
-        MopAt { op: self.txns().op(txn), at: mop - self.txns().offsets[txn as usize] }
+        let txn = self.txns.txn_of(mop);
+        MopAt { op: self.txns.op(txn), at: mop - self.txns.offsets[txn as usize] }
     }
 
     fn op(&self, mop: Mop) -> OpId {
         self.at(mop).op
     }
 
+    fn wr(&self, link: Link, shown_by: Mop) -> Option<(Reason, String)> {
+        let txns = self.txns;
+        // Others see the first that a transaction reads of a key, and the last that it writes.
+        let says = |&m: &usize| txns.kind[m] == Kind::Read || txns.kind[m].writes();
+        let first = |&r: &usize| txns.mops(link.to).filter(says).find(|&m| txns.key[m] == txns.key[r]) == Some(r);
+        let given = |m: usize| shown_by == NONE || m as Mop == shown_by;
+        let reads = txns.mops(link.to).filter(|&m| txns.kind[m] == Kind::Read && given(m)).filter(first);
+        let (write, read) = reads
+            .filter_map(|r| {
+                let last = txns.mops(link.from).rfind(|&w| txns.kind[w].writes() && txns.key[w] == txns.key[r])?;
+                (txns.value[last] == txns.value[r]).then_some((last as Mop, r as Mop))
+            })
+            .next()?;
+        let (key, value) = (self.key_text(txns.key[read as usize]), self.text(txns.value[read as usize]));
+        let text = format!("{} read {key} = {value}, which {} wrote", self.op(read), self.op(write));
+        Some((Reason::Wr { write: self.at(write), read: self.at(read) }, text))
+    }
+
+    fn process(&self, link: Link) -> Option<(Reason, String)> {
+        let row = self.txns.row[link.from as usize] as usize;
+        let process = self.history.op(row).process()?;
+        let (from, to) = (self.txns.op(link.from), self.txns.op(link.to));
+        Some((Reason::Process(process), format!("process {process} ran {from} before {to}")))
+    }
+
+    fn real_time(&self, link: Link) -> Option<(Reason, String)> {
+        let (completed, invoked) = (self.txns.complete[link.from as usize], self.txns.invoke[link.to as usize]);
+        let (from, to) = (self.txns.op(link.from), self.txns.op(link.to));
+        let text = format!("{from} completed at event {completed}, before {to} was invoked at event {invoked}");
+        (completed < invoked).then_some((Reason::RealTime { completed, invoked }, text))
+    }
+
+    /// A step of a refutation.
+    fn refuting(&self, refute::Step { before: (from, to), by }: refute::Step) -> Step {
+        let rel = match by {
+            By::Supposed => Rel::Ww,
+            By::Wr(_) => Rel::Wr,
+            By::Rw(_) => Rel::Rw,
+            By::Process => Rel::Process,
+            By::RealTime => Rel::RealTime,
+        };
+        let link = Link { from, to, rel };
+        let found = match by {
+            By::Supposed => {
+                let (from, to) = (self.txns.op(from), self.txns.op(to));
+                Some((Reason::Supposed, format!("{from} comes before {to}")))
+            }
+            By::Wr(read) => self.wr(link, read),
+            By::Rw(read) => self.missed(link, read),
+            By::Process => self.process(link),
+            By::RealTime => self.real_time(link),
+        };
+        self.step(link, found)
+    }
+
+    /// Of a refutation: one read what the other one overwrote.
+    fn missed(&self, link: Link, read: Mop) -> Option<(Reason, String)> {
+        let txns = self.txns;
+        let key = txns.key[read as usize];
+        let write = txns.mops(link.to).rfind(|&m| txns.kind[m].writes() && txns.key[m] == key)? as Mop;
+        let (old, new) = (self.text(txns.value[read as usize]), self.text(txns.value[write as usize]));
+        let text = format!(
+            "{} read {} = {old}, which {} overwrote with {new}",
+            self.op(read),
+            self.key_text(key),
+            self.op(write)
+        );
+        Some((Reason::Rw { read: self.at(read), write: self.at(write) }, text))
+    }
+
+    fn step(&self, link: Link, found: Option<(Reason, String)>) -> Step {
+        let (from, to) = (self.txns.op(link.from), self.txns.op(link.to));
+        let (reason, text) = match found {
+            Some((reason, text)) => (Some(reason), text),
+            None => (None, format!("{from} comes before {to} ({})", link.rel)),
+        };
+        Step { from, to, rel: link.rel, reason, text }
+    }
+}
+
+/// Finds the reasons of what was found.
+struct Explainer<'a> {
+    names: Names<'a>,
+    registers: &'a Registers<'a>,
+    keys: HashMap<u32, Ordered, FixedState>,
+}
+
+impl Explainer<'_> {
     fn case(&self, case: &Case) -> ExplainedCase {
-        let key = self.key_text(case.key);
-        let values: Vec<String> = case.elements.iter().map(|&v| self.text(v)).collect();
-        let ops: Vec<String> = case.mops.iter().map(|&m| self.op(m).to_string()).collect();
+        let key = self.names.key_text(case.key);
+        let values: Vec<String> = case.elements.iter().map(|&v| self.names.text(v)).collect();
+        let ops: Vec<String> = case.mops.iter().map(|&m| self.names.op(m).to_string()).collect();
         let (value, ops) = (|i: usize| values.get(i).map_or("?", |v| v), |i: usize| ops.get(i).map_or("?", |o| o));
         let text = match case.kind {
             Anomaly::GarbageRead => format!("{} read {} = {}, which nobody wrote", ops(0), key, value(0)),
@@ -119,54 +230,17 @@ impl Explainer<'_> {
             }
             _ => format!("the versions {} of {} come before each other", values.join(", "), key),
         };
-        ExplainedCase { kind: case.kind, mops: case.mops.iter().map(|&m| self.at(m)).collect(), key, text }
+        ExplainedCase { kind: case.kind, mops: case.mops.iter().map(|&m| self.names.at(m)).collect(), key, text }
     }
 
     fn step(&mut self, link: Link, at: (Mop, Mop)) -> Step {
-        let (from, to) = (self.txns().op(link.from), self.txns().op(link.to));
         let found = match link.rel {
-            Rel::Wr => self.wr(link, at.1),
+            Rel::Wr => self.names.wr(link, at.1),
             Rel::Ww | Rel::Rw => self.versions(link, at.1),
-            Rel::Process => self.process(link),
-            Rel::RealTime | Rel::Pass => self.real_time(link),
+            Rel::Process => self.names.process(link),
+            Rel::RealTime | Rel::Pass => self.names.real_time(link),
         };
-        let (reason, text) = match found {
-            Some((reason, text)) => (Some(reason), text),
-            None => (None, format!("{from} comes before {to} ({})", link.rel)),
-        };
-        Step { from, to, rel: link.rel, reason, text }
-    }
-
-    fn wr(&self, link: Link, shown_by: Mop) -> Option<(Reason, String)> {
-        let txns = self.txns();
-        // Others see the first that a transaction reads of a key, and the last that it writes.
-        let says = |&m: &usize| txns.kind[m] == Kind::Read || txns.kind[m].writes();
-        let first = |&r: &usize| txns.mops(link.to).filter(says).find(|&m| txns.key[m] == txns.key[r]) == Some(r);
-        let given = |m: usize| shown_by == NONE || m as Mop == shown_by;
-        let reads = txns.mops(link.to).filter(|&m| txns.kind[m] == Kind::Read && given(m)).filter(first);
-        let (write, read) = reads
-            .filter_map(|r| {
-                let last = txns.mops(link.from).rfind(|&w| txns.kind[w].writes() && txns.key[w] == txns.key[r])?;
-                (txns.value[last] == txns.value[r]).then_some((last as Mop, r as Mop))
-            })
-            .next()?;
-        let (key, value) = (self.key_text(txns.key[read as usize]), self.text(txns.value[read as usize]));
-        let text = format!("{} read {key} = {value}, which {} wrote", self.op(read), self.op(write));
-        Some((Reason::Wr { write: self.at(write), read: self.at(read) }, text))
-    }
-
-    fn process(&self, link: Link) -> Option<(Reason, String)> {
-        let row = self.txns().row[link.from as usize] as usize;
-        let process = self.history.op(row).process()?;
-        let (from, to) = (self.txns().op(link.from), self.txns().op(link.to));
-        Some((Reason::Process(process), format!("process {process} ran {from} before {to}")))
-    }
-
-    fn real_time(&self, link: Link) -> Option<(Reason, String)> {
-        let (completed, invoked) = (self.txns().complete[link.from as usize], self.txns().invoke[link.to as usize]);
-        let (from, to) = (self.txns().op(link.from), self.txns().op(link.to));
-        let text = format!("{from} completed at event {completed}, before {to} was invoked at event {invoked}");
-        (completed < invoked).then_some((Reason::RealTime { completed, invoked }, text))
+        self.names.step(link, found)
     }
 
     fn ordered(&mut self, key: u32) -> &Ordered {
@@ -203,9 +277,10 @@ impl Explainer<'_> {
             return None;
         }
         let witness = if initial { None } else { self.witness(key, earlier, later) };
-        let txns = self.txns();
+        let txns = self.names.txns;
         let write = txns.mops(link.to).rfind(|&m| txns.kind[m].writes() && txns.key[m] == key)? as Mop;
-        let (key_text, old, new) = (self.key_text(key), self.text(old.value), self.text(new.value));
+        let names = self.names;
+        let (key_text, old, new) = (names.key_text(key), names.text(old.value), names.text(new.value));
         let why = match witness {
             None if initial => "which was there first".to_string(),
             None => format!("which comes before {new}"),
@@ -215,18 +290,18 @@ impl Explainer<'_> {
         if link.rel == Rel::Rw {
             let read = txns.mops(link.from).find(|&m| txns.kind[m] == Kind::Read && txns.key[m] == key)? as Mop;
             let text = format!("{from} read {key_text} = {old}, {why}, and {to} wrote {new}");
-            return Some((Reason::Rw { read: self.at(read), write: self.at(write) }, text));
+            return Some((Reason::Rw { read: self.names.at(read), write: self.names.at(write) }, text));
         }
         let first = txns.mops(link.from).rfind(|&m| txns.kind[m].writes() && txns.key[m] == key)? as Mop;
-        let shown_by = self.at(witness.map_or(write, |(mop, _)| mop));
+        let shown_by = self.names.at(witness.map_or(write, |(mop, _)| mop));
         let text = format!("{from} wrote {key_text} = {old}, {why}, and {to} wrote {new}");
-        Some((Reason::Ww { earlier: self.at(first), later: self.at(write), shown_by }, text))
+        Some((Reason::Ww { earlier: self.names.at(first), later: self.names.at(write), shown_by }, text))
     }
 
     /// What shows that a version comes before another one: a micro-operation and, in words, how.
     fn witness(&self, key: u32, earlier: Version, later: Version) -> Option<(Mop, String)> {
         let Ordered { touches, .. } = self.keys.get(&key)?;
-        let (txns, assumed) = (self.txns(), self.registers.assumptions);
+        let (txns, assumed) = (self.names.txns, self.registers.assumptions);
         let on_key = |txn: Txn| txns.mops(txn).find(|&m| txns.key[m] == key).map(|m| m as Mop);
         if assumed.wfr_keys
             && let Some(t) = touches.iter().find(|t| t.read == earlier && t.wrote == later)

@@ -18,8 +18,9 @@
 //! turned round that may still matter.
 
 use super::earlier::Earlier;
+use super::refute::Log;
 use super::resolve::{Clock, NEVER, Resolved};
-use super::serial::{Question, previous};
+use super::serial::{Answer, Question, previous};
 use super::timestamps::before;
 use super::turned::{Before, Ran, Turned};
 use crate::txn::history::{NONE, Txn, Txns};
@@ -91,13 +92,37 @@ struct Done {
     undo: u32,
 }
 
-/// Demands that cannot be met, each of the first for the second to run before it.
-struct Conflict(Vec<(Txn, Txn, Why)>);
+/// Why a transaction cannot run.
+enum Conflict {
+    /// Demands that cannot be met, each of the first for the second to run before it.
+    Demands(Vec<(Txn, Txn, Why)>),
+    /// The steps are used up, or something is asked for that no demand explains.
+    Unclear,
+}
+
+/// What became of the search, or of one guess.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Managed,
+    /// Demands that rest on no guess contradict each other.
+    Refuted,
+    Unclear,
+}
 
 /// Finds an order of all transactions that committed. It is yet to be shown to be one.
-pub(super) fn order(question: Question<'_>, resolved: &mut Resolved) -> Option<Vec<Txn>> {
-    let mut search = Search::new(question, resolved);
-    search.all().then(|| search.done.iter().map(|d| d.txn).collect())
+pub(super) fn order(question: Question<'_>, resolved: &mut Resolved) -> Answer {
+    let mut search = Search::new(question, resolved, None);
+    match search.all() {
+        End::Managed => Answer::Order(search.done.iter().map(|d| d.txn).collect()),
+        End::Refuted => Answer::Refuted,
+        End::Unclear => Answer::Unknown,
+    }
+}
+
+/// Searches once more, and tells all conflicts, if the last of them rests on no guess.
+pub(super) fn conflicts(question: Question<'_>, resolved: &mut Resolved) -> Option<Log> {
+    let mut search = Search::new(question, resolved, Some(Log::default()));
+    (search.all() == End::Refuted).then_some(search.log).flatten().filter(|log| !log.is_full())
 }
 
 struct Search<'a> {
@@ -118,6 +143,8 @@ struct Search<'a> {
     /// Keys, and what was there before.
     undo: Vec<(u32, u32)>,
     turned: Turned,
+    /// All conflicts, where they are to be told.
+    log: Option<Log>,
     /// Where the schedule stands.
     at: u32,
     steps: u64,
@@ -125,7 +152,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(question: Question<'a>, resolved: &'a mut Resolved) -> Search<'a> {
+    fn new(question: Question<'a>, resolved: &'a mut Resolved, log: Option<Log>) -> Search<'a> {
         let Question { txns, clock, keep, .. } = question;
         resolved.reset();
         Search {
@@ -139,6 +166,7 @@ impl<'a> Search<'a> {
             ran_at: vec![0; txns.len()],
             undo: Vec::with_capacity(txns.mop_count()),
             turned: Turned::new(txns.len()),
+            log,
             at: 0,
             steps: 0,
             most: SLACK * (txns.mop_count() + txns.len()) as u64 + BEYOND,
@@ -147,8 +175,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Runs all that committed. False when that was not managed.
-    fn all(&mut self) -> bool {
+    /// Runs all that committed.
+    fn all(&mut self) -> End {
         let Question { txns, clock, keep, budget, .. } = self.question;
         let in_time = keep.real_time;
         let mut schedule = if in_time { clock.order.clone() } else { in_turn(txns, clock) };
@@ -158,7 +186,7 @@ impl<'a> Search<'a> {
         while let Some(&txn) = schedule.get(self.at as usize) {
             if self.steps > asked {
                 if self.steps > self.most || self.steps - since > FRUITLESS || budget.spent().is_some() {
-                    return false;
+                    return End::Unclear;
                 }
                 asked = self.steps + STEPS;
             }
@@ -169,14 +197,14 @@ impl<'a> Search<'a> {
             if self.state[txn as usize] == State::Waits
                 && let Err(conflict) = self.root(txn)
             {
-                if !self.turn(&conflict) {
-                    return false;
+                match self.turn(&conflict) {
+                    End::Managed => continue,
+                    end => return end,
                 }
-                continue;
             }
             self.at += 1;
         }
-        true
+        End::Managed
     }
 
     /// Runs a transaction and before it what it demands.
@@ -186,9 +214,9 @@ impl<'a> Search<'a> {
         while let Some(&frame) = self.frames.last() {
             self.steps += 1;
             match self.demand(frame) {
-                _ if self.steps > self.most => return Err(Conflict(Vec::new())),
+                _ if self.steps > self.most => return Err(Conflict::Unclear),
                 Demand::Run(other, why) => self.begin(other, why)?,
-                Demand::Impossible => return Err(Conflict(Vec::new())),
+                Demand::Impossible => return Err(Conflict::Unclear),
                 Demand::Nothing if self.frames.last().is_some_and(|f| f.again) => {
                     // What ran meanwhile may have changed what was found right.
                     if let Some(frame) = self.frames.last_mut() {
@@ -214,10 +242,10 @@ impl<'a> Search<'a> {
     fn begin(&mut self, txn: Txn, why: Why) -> Result<(), Conflict> {
         let of = |frames: &[Frame]| {
             let demanded = frames.windows(2).map(|w| (w[0].txn, w[1].txn, w[1].why));
-            Conflict(demanded.chain(frames.last().map(|f| (f.txn, txn, why))).collect())
+            Conflict::Demands(demanded.chain(frames.last().map(|f| (f.txn, txn, why))).collect())
         };
         match self.state[txn as usize] {
-            State::Ran => return Err(Conflict(Vec::new())),
+            State::Ran => return Err(Conflict::Unclear),
             State::Demands => {
                 let circle = self.frames.iter().position(|f| f.txn == txn).unwrap_or(0);
                 return Err(of(&self.frames[circle..]));
@@ -236,12 +264,13 @@ impl<'a> Search<'a> {
         self.question.keep.real_time && self.question.clock.before[txn as usize] > self.limit
     }
 
-    /// Turns the latest guess round of those that demands rest on. False when they rest on none.
-    fn turn(&mut self, conflict: &Conflict) -> bool {
+    /// Turns the latest guess round of those that demands rest on. They are refuted when they rest on none.
+    fn turn(&mut self, conflict: &Conflict) -> End {
         self.frames.drain(..).for_each(|f| self.state[f.txn as usize] = State::Waits);
         self.steps += TURN;
+        let Conflict::Demands(demands) = conflict else { return End::Unclear };
         let (mut guesses, mut turned) = (Vec::new(), Vec::new());
-        for &(txn, other, why) in &conflict.0 {
+        for &(txn, other, why) in demands {
             match why {
                 Why::Certain => {}
                 Why::Turned => turned.push((other, txn)),
@@ -252,13 +281,17 @@ impl<'a> Search<'a> {
             }
         }
         guesses.extend(turned);
-        let mut guesses = self.turned.reasons(guesses, &self.ran());
+        let mut used = Vec::new();
+        let mut guesses = self.turned.reasons(guesses, &self.ran(), &mut used);
+        if let Some(log) = &mut self.log {
+            log.add(demands.iter().map(|&(txn, other, _)| (txn, other)), &guesses, &used);
+        }
         // What has yet to run was guessed last of all.
         let when = |guess: &Before| self.ran().at(guess.0).unwrap_or(NEVER);
-        let Some(latest) = (0..guesses.len()).max_by_key(|&i| when(&guesses[i])) else { return false };
+        let Some(latest) = (0..guesses.len()).max_by_key(|&i| when(&guesses[i])) else { return End::Refuted };
         let (then, first) = guesses.swap_remove(latest);
         while self.state[then as usize] == State::Ran {
-            let Some(done) = self.done.pop() else { return false };
+            let Some(done) = self.done.pop() else { return End::Unclear };
             self.undo(done);
         }
         self.turned.add(first, then, guesses);
@@ -267,7 +300,7 @@ impl<'a> Search<'a> {
             let (state, ran_at) = (&self.state, &self.ran_at);
             self.turned.retain(|t| state[t as usize] != State::Ran || ran_at[t as usize] >= near);
         }
-        true
+        End::Managed
     }
 
     fn ran(&self) -> Ran<'_, impl Fn(Txn) -> bool> {

@@ -3,7 +3,8 @@
 //! Deciding that is NP-complete in general (Papadimitriou, 1979). But what a database did is mostly not hard to find. One
 //! [search] proposes an order, and what it proposes is believed only after it was *run* here once more, on its own: every read returned
 //! what is there, and all that had to be kept was. So an order proves (strict) serializability, whatever is not
-//! known of versions, and no anomaly can be found in the history by any means. That none was found proves nothing.
+//! known of versions, and no anomaly can be found in the history by any means. That none was found proves nothing by itself; where the
+//! search was led to a contradiction, that becomes a [proof](super::refute).
 //!
 //! O(micro-operations), and what the search takes.
 
@@ -33,13 +34,26 @@ pub(super) struct Question<'a> {
     pub budget: &'a Budget,
 }
 
+/// What is known of an order that is looked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// This is one.
+    Order(Vec<Txn>),
+    /// The search came to the end that there is none, which is yet to be [shown](super::refute).
+    Refuted,
+    /// None was found.
+    Unknown,
+}
+
 /// Finds an order of all transactions that committed.
-pub(super) fn order(question: Question<'_>, resolved: &mut Resolved) -> Option<Vec<Txn>> {
+pub(super) fn order(question: Question<'_>, resolved: &mut Resolved) -> Answer {
     if resolved.unexplained {
-        return None;
+        return Answer::Unknown;
     }
-    let order = search::order(question, resolved)?;
-    question.is_answered_by(resolved, &order).then_some(order)
+    match search::order(question, resolved) {
+        Answer::Order(order) if !question.is_answered_by(resolved, &order) => Answer::Unknown,
+        answer => answer,
+    }
 }
 
 impl Question<'_> {

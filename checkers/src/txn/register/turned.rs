@@ -80,8 +80,14 @@ impl Turned {
         self.of(then).iter().rev().find(waits).map(|c| c.first)
     }
 
-    /// The guesses that some rest on: instead of each that was turned round, those that it was turned round for.
-    pub(super) fn reasons<F: Fn(Txn) -> bool>(&self, mut open: Vec<Before>, ran: &Ran<'_, F>) -> Vec<Before> {
+    /// The guesses that some rest on: instead of each that was turned round, those that it was turned round for. Which were, and as the
+    /// how manieth of all, is noted.
+    pub(super) fn reasons<F: Fn(Txn) -> bool>(
+        &self,
+        mut open: Vec<Before>,
+        ran: &Ran<'_, F>,
+        used: &mut Vec<(Before, u32)>,
+    ) -> Vec<Before> {
         let (mut guesses, mut seen) = (Vec::new(), Vec::<Before>::new());
         while let Some((first, then)) = open.pop() {
             if seen.contains(&(first, then)) {
@@ -89,7 +95,10 @@ impl Turned {
             }
             seen.push((first, then));
             match self.of(then).iter().rev().find(|c| c.first == first && self.holds(c, ran)) {
-                Some(clause) => open.extend(&clause.given),
+                Some(clause) => {
+                    used.push(((first, then), clause.number));
+                    open.extend(&clause.given);
+                }
                 None => guesses.push((first, then)),
             }
         }

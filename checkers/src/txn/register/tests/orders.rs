@@ -6,7 +6,7 @@ use super::*;
 
 /// Up to eight transactions on one or two keys, each of its own process; of some histories most writes are blind, or many ends
 /// unknown. Each takes effect at once while it is open; then what one of every second history read may be another value of the key.
-fn crowd(random: &mut Random) -> Vec<Small> {
+pub(super) fn crowd(random: &mut Random) -> Vec<Small> {
     let count = 3 + random.below(6) as usize;
     let mut txns: Vec<Small> = Vec::new();
     let (mut there, mut written, mut event) = ([0u64; 2], [0u64; 2], 0);
@@ -59,7 +59,7 @@ fn crowd(random: &mut Random) -> Vec<Small> {
 
 /// Does any order of all that were acknowledged, and of some that were not, explain all reads? None writes a key after one of a later
 /// rank, where there are ranks.
-fn has_order(txns: &[Small], real_time: bool, ranks: Option<&[u32]>) -> bool {
+pub(super) fn has_order(txns: &[Small], real_time: bool, ranks: Option<&[u32]>) -> bool {
     let mut seen = HashSet::new();
     let mut open = vec![(0u32, [0u64; 2], [0u32; 2])];
     while let Some((ran, state, highest)) = open.pop() {
@@ -93,10 +93,13 @@ fn searched(history: &History, real_time: bool, ranks: Option<&[u32]>) -> Option
     let (entries, clock) = (Entries::new(&txns), Clock::new(&txns));
     let mut resolved = Resolved::new(&txns, &entries, &clock);
     let (keep, budget) = (Keep { real_time, process: false }, Budget::unlimited());
-    serial::order(Question { txns: &txns, clock: &clock, keep, ranks, budget: &budget }, &mut resolved)
+    match serial::order(Question { txns: &txns, clock: &clock, keep, ranks, budget: &budget }, &mut resolved) {
+        Answer::Order(order) => Some(order),
+        Answer::Refuted | Answer::Unknown => None,
+    }
 }
 
-fn seed_and_runs(usual: u64) -> (Random, u64) {
+pub(super) fn seed_and_runs(usual: u64) -> (Random, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     let (seed, runs) = (number("ELENCH_SEED").unwrap_or(0xc0ffee), number("ELENCH_RUNS").unwrap_or(1));
     println!("ELENCH_SEED={seed}");
