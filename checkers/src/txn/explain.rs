@@ -149,33 +149,51 @@ pub struct Derived {
     pub lemma: usize,
 }
 
+impl Lemma {
+    /// Where it shows no more than that one transaction comes before another one by the order of a process or of time: that, for a person.
+    fn direct(&self) -> Option<&str> {
+        match &self.steps[..] {
+            [one, other] if self.supposed.len() == 1 && one.reason == Some(Reason::Supposed) => Some(&other.text),
+            _ => None,
+        }
+    }
+}
+
 impl ExplainedRefutation {
-    /// Its lemmas for a person, a line each; of many the first and the last, and how many there are between.
-    pub fn told(&self) -> impl Iterator<Item = String> + '_ {
-        let n = self.lemmas.len();
-        let (head, tail) = if n > TOLD.0 + TOLD.1 { (TOLD.0, n - TOLD.1) } else { (n, n) };
-        let between = (tail > head).then(|| format!("({} more steps)", tail - head));
-        (0..head).map(|i| self.line(i)).chain(between).chain((tail..n).map(|i| self.line(i)))
+    /// Its lemmas for a person, a line each; of many the first and the last, and how many there are between. What is shown by time alone is
+    /// told where it is made use of.
+    pub fn told(&self) -> impl Iterator<Item = String> {
+        let mut numbers = Vec::new();
+        for lemma in &self.lemmas {
+            numbers.push(numbers.last().map_or(0, |&n| n) + usize::from(lemma.direct().is_none()));
+        }
+        let told = self.lemmas.iter().filter(|lemma| lemma.direct().is_none());
+        few(told.zip(1..).map(|(lemma, number)| self.line(lemma, number, &numbers)).collect()).into_iter()
     }
 
-    fn line(&self, number: usize) -> String {
-        let lemma = &self.lemmas[number];
+    /// A lemma, given the numbers that all bear.
+    fn line(&self, lemma: &Lemma, number: usize, numbers: &[usize]) -> String {
         let pair = |&(one, other): &(OpId, OpId)| format!("{one} before {other}");
-        let mut line = if self.lemmas.len() > 1 { format!("({}) ", number + 1) } else { String::new() };
+        let is_alone = numbers.last() == Some(&1);
+        let mut line = if is_alone { String::new() } else { format!("({number}) ") };
         if !lemma.supposed.is_empty() {
             let supposed: Vec<String> = lemma.supposed.iter().map(pair).collect();
             let _ = write!(line, "suppose {}: ", supposed.join(", "));
         }
         for Derived { before, lemma } in &lemma.derived {
-            let _ = write!(line, "{} by ({}); ", pair(before), lemma + 1);
+            let _ = match self.lemmas[*lemma].direct() {
+                Some(text) => write!(line, "{text}; "),
+                None => write!(line, "{}, as ({}) shows; ", pair(before), numbers[*lemma]),
+            };
         }
-        let shown = lemma.steps.iter().filter(|s| s.reason != Some(Reason::Supposed)).map(|s| s.text.as_str());
-        let _ = write!(line, "{}; that is a circle", shown.collect::<Vec<_>>().join("; "));
+        let shown = lemma.steps.iter().filter(|s| s.reason != Some(Reason::Supposed)).map(|s| s.text.clone());
+        let circle = lemma.steps.iter().chain(lemma.steps.first()).map(|s| s.from.0.to_string());
+        let _ = write!(line, "{}: a circle, {}", few(shown.collect()).join("; "), few(circle.collect()).join(" → "));
         match lemma.supposed[..] {
-            [] if self.lemmas.len() > 1 => line += ", whatever is supposed",
-            [] => {}
-            [(one, other)] => _ = write!(line, ", so {}", pair(&(other, one))),
-            _ => line += ", so not all of these",
+            [] if is_alone => {}
+            [] => line += ", whatever is supposed",
+            [(one, other)] => _ = write!(line, "; so {}", pair(&(other, one))),
+            _ => line += "; so not all of that is so",
         }
         line
     }
@@ -218,6 +236,14 @@ impl ExplainedCycle {
         let told = |steps: std::ops::Range<usize>| self.steps[steps].iter().map(|s| Cow::Borrowed(s.text.as_str()));
         told(0..head).chain(between).chain(told(tail..n))
     }
+}
+
+/// Of many the first and the last, and how many there are between.
+fn few(mut all: Vec<String>) -> Vec<String> {
+    if let Some(between) = all.len().checked_sub(TOLD.0 + TOLD.1).filter(|&between| between > 0) {
+        all.splice(TOLD.0..TOLD.0 + between, [format!("({between} more steps)")]);
+    }
+    all
 }
 
 /// Elements of a list that are shown on either side of where it matters.

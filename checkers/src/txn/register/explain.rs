@@ -156,7 +156,7 @@ impl Names<'_> {
         let rel = match by {
             By::Supposed => Rel::Ww,
             By::Wr(_) => Rel::Wr,
-            By::Rw(_) => Rel::Rw,
+            By::Rw(..) => Rel::Rw,
             By::Process => Rel::Process,
             By::RealTime => Rel::RealTime,
         };
@@ -167,25 +167,25 @@ impl Names<'_> {
                 Some((Reason::Supposed, format!("{from} comes before {to}")))
             }
             By::Wr(read) => self.wr(link, read),
-            By::Rw(read) => self.missed(link, read),
+            By::Rw(read, writer) => self.missed(link, read, writer),
             By::Process => self.process(link),
             By::RealTime => self.real_time(link),
         };
         self.step(link, found)
     }
 
-    /// Of a refutation: one read what the other one overwrote.
-    fn missed(&self, link: Link, read: Mop) -> Option<(Reason, String)> {
+    /// Of a refutation: one read what another one wrote, and the other one overwrote.
+    fn missed(&self, link: Link, read: Mop, writer: Txn) -> Option<(Reason, String)> {
         let txns = self.txns;
         let key = txns.key[read as usize];
         let write = txns.mops(link.to).rfind(|&m| txns.kind[m].writes() && txns.key[m] == key)? as Mop;
         let (old, new) = (self.text(txns.value[read as usize]), self.text(txns.value[write as usize]));
-        let text = format!(
-            "{} read {} = {old}, which {} overwrote with {new}",
-            self.op(read),
-            self.key_text(key),
-            self.op(write)
-        );
+        let wrote = match writer {
+            NONE => String::new(),
+            writer => format!("{} wrote and ", txns.op(writer)),
+        };
+        let (reader, key, other) = (self.op(read), self.key_text(key), self.op(write));
+        let text = format!("{reader} read {key} = {old}, which {wrote}{other} overwrote with {new}");
         Some((Reason::Rw { read: self.at(read), write: self.at(write) }, text))
     }
 

@@ -102,8 +102,8 @@ pub(super) enum By {
     Supposed,
     /// The other one read there what it wrote.
     Wr(Mop),
-    /// It read there what the other one overwrote, which comes after who wrote that.
-    Rw(Mop),
+    /// It read there what this one wrote, or what was there first, and the other one, which comes after that, overwrote.
+    Rw(Mop, Txn),
     Process,
     RealTime,
 }
@@ -164,11 +164,25 @@ impl Prover<'_> {
         let closing = (*demands.first()?, *demands.last()?);
         for before in demands.windows(2).map(|w| (w[1], w[0])).chain([closing]).rev() {
             let by = self.why(before, &mut draft)?;
-            draft.lemma.steps.push(Step { before, by });
+            let step = Step { before, by };
+            match draft.lemma.steps.last_mut() {
+                Some(last) if self.goes_on(*last, step) => last.before.1 = before.1,
+                _ => draft.lemma.steps.push(step),
+            }
         }
         self.of.insert(conflict, self.lemmas.len());
         self.lemmas.push(draft.lemma);
         Some(())
+    }
+
+    /// Does a step follow another one in the same process, or in real time, so that the two are one?
+    fn goes_on(&self, step: Step, next: Step) -> bool {
+        let both = (step.before.0, next.before.1);
+        match (step.by, next.by) {
+            (By::Process, By::Process) => self.is_in_process(both),
+            (By::RealTime, By::RealTime) => self.is_in_time(both),
+            _ => false,
+        }
     }
 
     /// Why does one come before another one?
@@ -190,7 +204,7 @@ impl Prover<'_> {
                 let updates =
                     self.reads(to).any(|(own, version)| self.is_on_one_key(own, read) && version.writer == writer);
                 if writer == NONE || updates || self.comes((writer, to), draft) {
-                    return Some(By::Rw(read));
+                    return Some(By::Rw(read, writer));
                 }
             }
         }
@@ -270,7 +284,7 @@ impl Prover<'_> {
             // Who meets the one version after the other had been met came before who wrote that, if the other one is the later.
             let end = match last == to {
                 true => reversed,
-                false => Step { before: (last, from), by: By::Rw(self.read_of(last, others)?) },
+                false => Step { before: (last, from), by: By::Rw(self.read_of(last, others)?, to) },
             };
             Some(seen.into_iter().chain([in_time?, end]).collect())
         })
