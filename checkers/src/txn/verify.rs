@@ -505,9 +505,13 @@ impl Registers {
             if steps.is_empty() {
                 return Err(wrong("there is no circle".into()));
             }
+            let mut passed: HashSet<OpId, FixedState> = HashSet::default();
             for (i, s) in steps.iter().enumerate() {
                 if s.to != steps[(i + 1) % steps.len()].from {
                     return Err(wrong(format!("it breaks off at {}", s.to)));
+                }
+                if !passed.insert(s.from) {
+                    return Err(wrong(format!("it passes {} twice", s.from)));
                 }
                 let step = self.refuting(history, s, &holds);
                 step.map_err(|why| wrong(format!("{} → {} ({}): {why}", s.from, s.to, s.rel)))?;
@@ -555,7 +559,7 @@ impl Registers {
     fn refuting(&mut self, history: &History, step: &Step, holds: &Holding) -> Result<(), String> {
         let Some(reason) = &step.reason else { return Err("no reason is given".into()) };
         if step.from == step.to {
-            return Err("none comes before itself".into());
+            return Err("nothing comes before itself".into());
         }
         match (step.rel, reason) {
             (Rel::Ww, Reason::Supposed) => {
