@@ -288,7 +288,7 @@ fn strongest(options: &Options, real_time: bool) -> Model {
     match (real_time, options.process) {
         (true, _) => Model::StrongSerializable,
         (_, true) => Model::StrongSessionSerializable,
-        _ => Model::Serializable,
+        _ => Model::RepeatableRead,
     }
 }
 

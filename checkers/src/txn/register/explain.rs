@@ -119,7 +119,8 @@ impl Names<'_> {
         self.at(mop).op
     }
 
-    fn wr(&self, link: Link, shown_by: Mop) -> Option<(Reason, String)> {
+    /// One read what the other one wrote, where a value of a key shows who wrote it.
+    fn wr(&self, link: Link, shown_by: Mop, mut shows: impl FnMut(u32, i64) -> bool) -> Option<(Reason, String)> {
         let txns = self.txns;
         // Others see the first that a transaction reads of a key, and the last that it writes.
         let says = |&m: &usize| txns.kind[m] == Kind::Read || txns.kind[m].writes();
@@ -131,7 +132,7 @@ impl Names<'_> {
                 let last = txns.mops(link.from).rfind(|&w| txns.kind[w].writes() && txns.key[w] == txns.key[r])?;
                 (txns.value[last] == txns.value[r]).then_some((last as Mop, r as Mop))
             })
-            .next()?;
+            .find(|&(_, read)| shows(txns.key[read as usize], txns.value[read as usize]))?;
         let (key, value) = (self.key_text(txns.key[read as usize]), self.text(txns.value[read as usize]));
         let text = format!("{} read {key} = {value}, which {} wrote", self.op(read), self.op(write));
         Some((Reason::Wr { write: self.at(write), read: self.at(read) }, text))
@@ -166,7 +167,7 @@ impl Names<'_> {
                 let (from, to) = (self.txns.op(from), self.txns.op(to));
                 Some((Reason::Supposed, format!("{from} comes before {to}")))
             }
-            By::Wr(read) => self.wr(link, read),
+            By::Wr(read) => self.wr(link, read, |_, _| true),
             By::Rw(read, writer) => self.missed(link, read, writer),
             By::Process => self.process(link),
             By::RealTime => self.real_time(link),
@@ -235,12 +236,21 @@ impl Explainer<'_> {
 
     fn step(&mut self, link: Link, at: (Mop, Mop)) -> Step {
         let found = match link.rel {
-            Rel::Wr => self.names.wr(link, at.1),
+            Rel::Wr => {
+                let names = self.names;
+                names.wr(link, at.1, |key, value| self.shows(key, value))
+            }
             Rel::Ww | Rel::Rw => self.versions(link, at.1),
             Rel::Process => self.names.process(link),
             Rel::RealTime | Rel::Pass => self.names.real_time(link),
         };
         self.names.step(link, found)
+    }
+
+    /// Was a value neither there first nor written by two transactions?
+    fn shows(&mut self, key: u32, value: i64) -> bool {
+        let twice = self.registers.cases().counts().iter().any(|&(kind, _)| kind == Anomaly::DuplicateWrites);
+        value != NIL && (!twice || self.ordered(key).versions.iter().any(|v| v.value == value && !v.ambiguous))
     }
 
     fn ordered(&mut self, key: u32) -> &Ordered {

@@ -726,6 +726,35 @@ fn a_value_written_twice_says_nothing_about_who_was_read() {
 }
 
 #[test]
+fn a_cycle_is_shown_by_a_value_that_one_wrote_alone_and_that_was_not_there_first() {
+    // Of y, two wrote what was read, or it was there first; z shows who was read.
+    for (first, initial) in [("0 ok [[:w y 1]]", None), ("0 ok [[:w q 1]]", Some("1"))] {
+        let history = sequence(&[first, "1 ok [[:r y 1][:r z 4]]", "1 ok [[:w y 1][:w z 4]]"]);
+        let options = Options { initial: initial.map(String::from), ..Options::default() };
+        let result = check_rw_register(&history, &options, Assumptions::default(), &Budget::unlimited());
+        assert!(result.kinds().contains(Anomaly::G1cProcess), "{:?}", result.kinds());
+        holds(&history, Assumptions::default(), initial, true, &result);
+    }
+}
+
+#[test]
+fn what_a_transaction_reads_twice_and_differently_hides_no_refutation_under_repeatable_read() {
+    let history = recorded_as(
+        &[
+            "0 ok [[:w x 1][:w y 1]]",
+            "1 ok [[:w x 2][:w y 2]]",
+            "2 ok [[:r x 1][:r y 2]]",
+            "3 ok [[:w v 1]]",
+            "4 ok [[:w v 2]]",
+            "5 ok [[:r v 1][:r v 2]]",
+        ],
+        true,
+    );
+    let result = judged(&history, Assumptions::default(), Relations::Data);
+    assert!(result.kinds().contains(Anomaly::Internal) && result.kinds().contains(Anomaly::Pl299Cycle));
+}
+
+#[test]
 fn an_unacknowledged_write_that_somebody_read_took_place() {
     let seen = sequence(&["0 info [[:w x 1][:w y 1]]", "1 ok [[:r x 1][:r y nil]]"]);
     assert!(found(&seen, Assumptions::default()).contains(Anomaly::GSingleItem));
