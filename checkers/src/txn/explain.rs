@@ -16,6 +16,7 @@ use hashbrown::{HashMap, HashSet};
 use super::anomaly::Anomaly;
 use super::cycles::Cycle;
 use super::history::{Kind, Mop, NONE, Txn, Txns};
+use super::lattice::Relations;
 use super::lists::{Case, Lists};
 use crate::graph::Rel;
 use crate::graph::search::Link;
@@ -160,7 +161,7 @@ impl Lemma {
 }
 
 impl ExplainedRefutation {
-    /// Its lemmas for a person, a line each; of many the first and the last, and how many there are between. What is shown by time alone is
+    /// What it shows, and its lemmas, for a person, a line each; of many the first and the last, and how many there are between. What is shown by time alone is
     /// told where it is made use of.
     pub fn told(&self) -> impl Iterator<Item = String> {
         let mut numbers = Vec::new();
@@ -168,7 +169,15 @@ impl ExplainedRefutation {
             numbers.push(numbers.last().map_or(0, |&n| n) + usize::from(lemma.direct().is_none()));
         }
         let told = self.lemmas.iter().filter(|lemma| lemma.direct().is_none());
-        few(told.zip(1..).map(|(lemma, number)| self.line(lemma, number, &numbers)).collect()).into_iter()
+        let lines = few(told.zip(1..).map(|(lemma, number)| self.line(lemma, number, &numbers)).collect());
+        let kept = match self.kind.relations() {
+            Relations::Data => "",
+            Relations::Process => " that keeps the order of each process",
+            Relations::Realtime => " that keeps real time",
+        };
+        let about =
+            format!("no order of the transactions, one after the other,{kept} explains what they read. In any:");
+        std::iter::once(about).chain(lines)
     }
 
     /// A lemma, given the numbers that all bear.
@@ -191,11 +200,11 @@ impl ExplainedRefutation {
         let _ = write!(line, "{}: a circle, {}", few(shown.collect()).join("; "), few(circle.collect()).join(" → "));
         match lemma.supposed[..] {
             [] if is_alone => {}
-            [] => line += ", whatever is supposed",
+            [] => line += ", with nothing supposed",
             [(one, other)] => _ = write!(line, "; so {}", pair(&(other, one))),
-            _ => line += "; so not all of that is so",
+            _ => line += "; so these cannot all be",
         }
-        line
+        line + "."
     }
 }
 
@@ -219,7 +228,7 @@ impl Explained {
         match self {
             Explained::Case(case) => case.text.clone(),
             Explained::Cycle(cycle) => cycle.told().collect::<Vec<_>>().join("; "),
-            Explained::Refutation(refutation) => refutation.told().collect::<Vec<_>>().join(". "),
+            Explained::Refutation(refutation) => refutation.told().collect::<Vec<_>>().join(" "),
         }
     }
 }

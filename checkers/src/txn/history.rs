@@ -350,6 +350,8 @@ struct Reader<'a> {
     codes: &'a [i64],
     keys: Numbers,
     processes: Numbers,
+    /// Keys to which something was done of which it is not known what it does.
+    altered: Vec<u32>,
     txns: Txns<'a>,
 }
 
@@ -363,6 +365,7 @@ impl<'a> Reader<'a> {
             codes,
             keys: Numbers::default(),
             processes: Numbers::default(),
+            altered: Vec::new(),
             txns,
         }
     }
@@ -397,7 +400,19 @@ impl<'a> Reader<'a> {
             t.complete.push(if ok { op.complete_index().unwrap_or(op.index()) } else { u64::MAX });
         }
         self.txns.processes = self.processes.count;
+        if !self.altered.is_empty() {
+            self.leave_out_altered();
+        }
         Some(self.txns)
+    }
+
+    /// What was read of a key that somebody altered, nobody knows how, shows nothing.
+    #[cold]
+    fn leave_out_altered(&mut self) {
+        let mut altered = vec![false; self.txns.keys.len()];
+        self.altered.iter().for_each(|&key| altered[key as usize] = true);
+        let Txns { kind, key, .. } = &mut self.txns;
+        kind.iter_mut().zip(key).filter(|(_, key)| altered[**key as usize]).for_each(|(kind, _)| *kind = Kind::Other);
     }
 
     fn reserve(&mut self, history: &History) {
@@ -432,12 +447,15 @@ impl<'a> Reader<'a> {
             Kind::Other => (Kind::Other, NIL),
             kind => (kind, self.code(history, mop.value)?),
         };
-        if kind == Kind::Other {
-            self.unknown(history, op, mop);
-        }
         let (key, new) = self.keys.of(mop.key, self.txns.key.len());
         if new {
             self.txns.keys.push(mop.key);
+        }
+        if kind == Kind::Other {
+            self.unknown(history, op, mop);
+            if op.status() != Status::Fail && !is_read(op.mop_name(mop.f)) {
+                self.altered.push(key);
+            }
         }
         self.txns.kind.push(kind);
         self.txns.key.push(key);

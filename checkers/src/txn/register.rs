@@ -276,20 +276,11 @@ fn of_registers(
         return result;
     }
     let more = read.anomalies(history, &resolved, order, real_time, options, budget, &mut result);
-    if refuted && !ruled_out(result.proven()).contains(strongest(options, real_time)) {
+    if refuted {
         read.refute(history, &mut resolved, real_time, options, budget, &mut result);
     }
     result.order = more.filter(|_| options.certificate).map(|o| o.into_iter().map(|t| txns.op(t)).collect());
     result
-}
-
-/// The strongest model that is judged by these relations.
-fn strongest(options: &Options, real_time: bool) -> Model {
-    match (real_time, options.process) {
-        (true, _) => Model::StrongSerializable,
-        (_, true) => Model::StrongSessionSerializable,
-        _ => Model::RepeatableRead,
-    }
 }
 
 /// Bytes a micro-operation that are held at once beside the columns.
@@ -325,11 +316,15 @@ impl Read<'_> {
         result: &mut TxnResult,
     ) {
         let (txns, clock) = (self.txns, &self.clock);
-        let keep = |real_time, process| Keep { real_time, process };
-        let mut levels = vec![keep(false, false)];
-        levels.extend(options.process.then_some(keep(false, true)));
-        levels.extend(real_time.then_some(keep(true, options.process)));
-        let shown = levels.into_iter().find_map(|keep| {
+        // With each what it rules out, if it can be shown by no less.
+        let levels = [
+            (true, Keep { real_time: false, process: false }, Model::RepeatableRead),
+            (options.process, Keep { real_time: false, process: true }, Model::StrongSessionSerializable),
+            (real_time, Keep { real_time: true, process: options.process }, Model::StrongSerializable),
+        ];
+        let out = ruled_out(result.proven());
+        let open = levels.into_iter().filter(|&(looked_at, _, model)| looked_at && !out.contains(model));
+        let shown = open.map(|(_, keep, _)| keep).find_map(|keep| {
             let question = Question { txns, clock, keep, ranks: None, budget };
             let conflicts = search::conflicts(question, resolved)?;
             let lemmas = refute::prove(question, resolved, &conflicts)?;

@@ -443,6 +443,8 @@ struct OnKey {
     left: Vec<Vec<u32>>,
     /// By value: who read it and then wrote something.
     updates: Vec<Vec<u32>>,
+    /// Something was done to it of which it is not known what it does.
+    altered: bool,
     /// By value: when it was committed, if that is said. And committed values by that, the latest first.
     when: Vec<Option<[i64; 2]>>,
     stamped: Vec<([i64; 2], Value)>,
@@ -569,7 +571,7 @@ impl Registers {
             (Rel::Wr, Reason::Wr { .. }) => self.step(history, step),
             (Rel::Rw, &Reason::Rw { read, write }) => {
                 let register = self.register(history, step, read, write)?;
-                let (old, new) = (register.read(read)?, register.write(write)?);
+                let (old, new) = (register.read(read)?, register.left(write)?);
                 let (overwriter, others) = (register.on_key.access(write)?, &register.on_key.accesses);
                 let is_writer = |a: &&Access| a.op != step.to && a.mops.iter().any(|m| m.1 && m.2 == old);
                 let comes_later = Some(old) == register.initial
@@ -632,6 +634,9 @@ impl Registers {
             self.keys.insert(key, OnKey::new(history, key, rows, &self.seen));
         }
         let Some(on_key) = self.keys.get(&key) else { return Err("nobody did anything with the key".into()) };
+        if on_key.altered {
+            return Err("what is neither a read nor a write was done with the key".into());
+        }
         Ok(Register { with: self, on_key, initial: on_key.numbers.get(&self.initial).copied() })
     }
 }
@@ -682,6 +687,7 @@ impl OnKey {
         for (at, mop) in (0..).zip(self::mops(op)).filter(|(_, mop)| mop.key == key) {
             let name = op.mop_name(mop.f);
             let write = is_write(name);
+            self.altered |= !write && !is_read(name);
             if write || (is_read(name) && mop.known && acknowledged) {
                 let next = self.numbers.len() as Value;
                 mops.push((at, write, *self.numbers.entry(item(history, mop.value)).or_insert(next)));
@@ -730,14 +736,20 @@ impl Register<'_> {
         access.acknowledged || self.with.seen.contains(&access.op)
     }
 
-    /// What a transaction left in a key that committed, and nobody else wrote.
-    fn write(self, at: MopAt) -> Result<Value, String> {
+    /// What a transaction left in a key that committed.
+    fn left(self, at: MopAt) -> Result<Value, String> {
         let access = self.on_key.access(at)?;
         let last = access.mops.iter().rev().find(|m| m.1).filter(|m| m.0 == at.at);
         let value = last.ok_or_else(|| format!("micro-operation {} of {} is not its last write", at.at, at.op))?.2;
-        if !self.committed(access) {
-            return Err(format!("{} did not commit, as far as anybody knows", at.op));
+        match self.committed(access) {
+            true => Ok(value),
+            false => Err(format!("{} did not commit, as far as anybody knows", at.op)),
         }
+    }
+
+    /// The same, if nobody else wrote that.
+    fn write(self, at: MopAt) -> Result<Value, String> {
+        let value = self.left(at)?;
         let certain = Some(value) != self.initial && self.is_certain(value);
         certain.then_some(value).ok_or_else(|| format!("others wrote what {} wrote, or it was there first", at.op))
     }

@@ -181,12 +181,13 @@ impl Names<'_> {
         let key = txns.key[read as usize];
         let write = txns.mops(link.to).rfind(|&m| txns.kind[m].writes() && txns.key[m] == key)? as Mop;
         let (old, new) = (self.text(txns.value[read as usize]), self.text(txns.value[write as usize]));
-        let wrote = match writer {
-            NONE => String::new(),
-            writer => format!("{} wrote and ", txns.op(writer)),
-        };
         let (reader, key, other) = (self.op(read), self.key_text(key), self.op(write));
-        let text = format!("{reader} read {key} = {old}, which {wrote}{other} overwrote with {new}");
+        let text = match writer {
+            NONE => format!("{reader} read {key} = {old}, which {other} overwrote with {new}"),
+            writer => {
+                format!("{reader} read {key} = {old}, which {} wrote before {other} wrote {new}", txns.op(writer))
+            }
+        };
         Some((Reason::Rw { read: self.at(read), write: self.at(write) }, text))
     }
 
@@ -282,6 +283,9 @@ impl Explainer<'_> {
             return None;
         }
         let (old, new) = (ordered.versions[earlier as usize], ordered.versions[later as usize]);
+        if new.ambiguous {
+            return None;
+        }
         let initial = earlier == INITIAL && !old.ambiguous;
         if !initial && !ordered.precedes(earlier, later) {
             return None;

@@ -127,8 +127,8 @@ pub(super) struct Lemma {
 
 /// A proof that there is no order, of lemmas of which the last supposes nothing.
 pub(super) fn prove(question: Question<'_>, resolved: &Resolved, log: &Log) -> Option<Vec<Lemma>> {
-    let (lemmas, in_time, of) = (Vec::new(), HashMap::default(), HashMap::default());
-    let mut prover = Prover { question, resolved, log, lemmas, in_time, of };
+    let (lemmas, alone, of) = (Vec::new(), HashMap::default(), HashMap::default());
+    let mut prover = Prover { question, resolved, log, lemmas, alone, of };
     log.needed().into_iter().try_for_each(|conflict| prover.conflict(conflict))?;
     prover.lemmas.last().is_some_and(|last| last.supposed.is_empty()).then_some(prover.lemmas)
 }
@@ -138,8 +138,8 @@ struct Prover<'a> {
     resolved: &'a Resolved,
     log: &'a Log,
     lemmas: Vec<Lemma>,
-    /// Lemmas that rest on processes and real time alone, by what they show.
-    in_time: HashMap<Before, Option<usize>, FixedState>,
+    /// Lemmas that rest on no guess, by what they show.
+    alone: HashMap<Before, Option<usize>, FixedState>,
     /// The lemma of each conflict.
     of: HashMap<usize, usize, FixedState>,
 }
@@ -236,19 +236,19 @@ impl Prover<'_> {
         true
     }
 
-    /// Does one come before another one by what is supposed, by earlier conflicts, or by processes and real time?
+    /// Does one come before another one by what is supposed, by earlier conflicts, or by a circle alone?
     fn comes(&mut self, before: Before, draft: &mut Draft) -> bool {
         if self.holds(before, draft) {
             return true;
         }
-        let lemma = match self.in_time.get(&before) {
+        let lemma = match self.alone.get(&before) {
             Some(&known) => known,
             None => {
-                let lemma = self.circle_in_time(before).map(|steps| {
+                let lemma = self.circle_alone(before).map(|steps| {
                     self.lemmas.push(Lemma { supposed: vec![(before.1, before.0)], derived: Vec::new(), steps });
                     self.lemmas.len() - 1
                 });
-                self.in_time.insert(before, lemma);
+                self.alone.insert(before, lemma);
                 lemma
             }
         };
@@ -259,12 +259,15 @@ impl Prover<'_> {
         lemma.is_some()
     }
 
-    /// The circle in which transactions would run if one that wrote a key came after another one that did, although it, or one that read
-    /// what it wrote, had ended before the other one, or one that read what that wrote, began.
-    fn circle_in_time(&self, before: Before) -> Option<Vec<Step>> {
+    /// The circle in which transactions would run if one that wrote a key came after another one that did, although the other one read what
+    /// it wrote; or although it, or one that read what it wrote, had ended before the other one, or one that read what that wrote, began.
+    fn circle_alone(&self, before: Before) -> Option<Vec<Step>> {
         let (from, to) = before;
         let reversed = Step { before: (to, from), by: By::Supposed };
         let direct = |by| Some(vec![reversed, Step { before, by }]);
+        if let Some((read, _)) = self.reads(to).find(|(_, version)| version.writer == from) {
+            return direct(By::Wr(read));
+        }
         if self.is_in_process(before) {
             return direct(By::Process);
         }

@@ -728,13 +728,49 @@ fn a_value_written_twice_says_nothing_about_who_was_read() {
 #[test]
 fn a_cycle_is_shown_by_a_value_that_one_wrote_alone_and_that_was_not_there_first() {
     // Of y, two wrote what was read, or it was there first; z shows who was read.
-    for (first, initial) in [("0 ok [[:w y 1]]", None), ("0 ok [[:w q 1]]", Some("1"))] {
-        let history = sequence(&[first, "1 ok [[:r y 1][:r z 4]]", "1 ok [[:w y 1][:w z 4]]"]);
+    let read = ["1 ok [[:r y 1][:r z 4]]", "1 ok [[:w y 1][:w z 4]]"];
+    let missed = ["1 ok [[:w y 1][:w z 4]]", "1 ok [[:r y nil][:r z nil]]"];
+    for (first, [one, other], initial, kind) in [
+        ("0 ok [[:w y 1]]", read, None, Anomaly::G1cProcess),
+        ("0 ok [[:w q 1]]", read, Some("1"), Anomaly::G1cProcess),
+        ("0 ok [[:w y 1]]", missed, None, Anomaly::GSingleItemProcess),
+        ("0 info [[:w y 1]]", missed, None, Anomaly::GSingleItemProcess),
+    ] {
+        let history = sequence(&[first, one, other]);
         let options = Options { initial: initial.map(String::from), ..Options::default() };
         let result = check_rw_register(&history, &options, Assumptions::default(), &Budget::unlimited());
-        assert!(result.kinds().contains(Anomaly::G1cProcess), "{:?}", result.kinds());
+        assert!(result.kinds().contains(kind), "{:?}", result.kinds());
         holds(&history, Assumptions::default(), initial, true, &result);
     }
+}
+
+#[test]
+fn what_nobody_knows_was_done_to_a_key_accuses_nobody() {
+    let cas = ["0 ok [[:w x 1]]", "0 ok [[:w x 2]]", "0 ok [[:r x 2]]", "0 ok [[:cas x [2 1]]]", "0 ok [[:r x 1]]"];
+    let delete = ["0 ok [[:w x 1]]", "0 ok [[:delete x nil]]", "0 ok [[:r x nil]]"];
+    let written = ["0 ok [[:w x 1]]", "0 ok [[:add x 4]]", "0 ok [[:r x 5]]"];
+    for txns in [&cas[..], &delete, &written] {
+        let history = sequence(txns);
+        assert_eq!(found(&history, EVERY_ASSUMPTION), AnomalySet::of(&[Anomaly::UnknownMicroOp]), "{txns:?}");
+        // No certificate rests on such a key, either.
+        let known: Vec<&str> = txns.iter().filter(|t| !t.contains(":cas")).copied().collect();
+        let claimed = judged(&sequence(&known), Assumptions::default(), Relations::Realtime);
+        for example in claimed.findings.values().flat_map(|f| &f.examples) {
+            let mut registers = verify::Registers::new(&history, Assumptions::default(), None);
+            match example {
+                Explained::Refutation(refutation) => {
+                    assert!(registers.refutation(&history, &refutation.lemmas).is_err())
+                }
+                Explained::Cycle(cycle) => assert!(registers.cycle(&history, cycle).is_err()),
+                Explained::Case(_) => {}
+            }
+        }
+    }
+    // On other keys, all is as ever; and what failed was not done.
+    let other = ["0 ok [[:cas y [2 1]][:w x 1]]", "0 ok [[:r x nil]]"];
+    assert!(found(&sequence(&other), Assumptions::default()).contains(Anomaly::GSingleItemProcess));
+    let failed = ["0 fail [[:cas x [2 1]]]", "0 ok [[:w x 1]]", "0 ok [[:r x nil]]"];
+    assert!(found(&sequence(&failed), Assumptions::default()).contains(Anomaly::GSingleItemProcess));
 }
 
 #[test]

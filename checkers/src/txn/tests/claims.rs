@@ -111,6 +111,8 @@ fn a_garbage_read_is_a_violation_and_no_crash() {
 fn duplicate_appends_and_unknown_micro_operations_are_named() {
     assert!(at_once(&[("ok", "[:append x 1]"), ("ok", "[:append x 1]")]).contains(&"duplicate-writes"));
     assert_eq!(at_once(&[("ok", "[:append x 1]"), ("ok", "[:frob x 1] [:r x [1]]")]), ["unknown-micro-operation"]);
+    // It may have done anything to the key.
+    assert_eq!(at_once(&[("ok", "[:append x 1]"), ("ok", "[:pop x 1] [:r x [2]]")]), ["unknown-micro-operation"]);
 }
 
 #[test]
