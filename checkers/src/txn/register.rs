@@ -316,24 +316,30 @@ impl Read<'_> {
         result: &mut TxnResult,
     ) {
         let (txns, clock) = (self.txns, &self.clock);
-        // With each what it rules out, if it can be shown by no less.
+        // With each what it rules out, and the kind of cycle that nothing else tells apart.
+        let keep = |real_time, process| Keep { real_time, process };
         let levels = [
-            (true, Keep { real_time: false, process: false }, Model::RepeatableRead),
-            (options.process, Keep { real_time: false, process: true }, Model::StrongSessionSerializable),
-            (real_time, Keep { real_time: true, process: options.process }, Model::StrongSerializable),
+            (true, keep(false, false), Model::RepeatableRead, Anomaly::G2Item),
+            (options.process, keep(false, true), Model::StrongSessionSerializable, Anomaly::G2ItemProcess),
+            (real_time, keep(true, options.process), Model::StrongSerializable, Anomaly::G2ItemRealtime),
         ];
         let out = ruled_out(result.proven());
-        let open = levels.into_iter().filter(|&(looked_at, _, model)| looked_at && !out.contains(model));
-        let shown = open.map(|(_, keep, _)| keep).find_map(|keep| {
+        for (_, keep, _, level) in
+            levels.into_iter().filter(|&(looked_at, _, model, _)| looked_at && !out.contains(model))
+        {
             let question = Question { txns, clock, keep, ranks: None, budget };
-            let conflicts = search::conflicts(question, resolved)?;
-            let lemmas = refute::prove(question, resolved, &conflicts)?;
-            explain::refutation(history, self, &lemmas, options.initial.as_deref())
-        });
-        if let Some(refutation) = shown {
-            let kind = refutation.kind;
-            result.add(kind, 1);
-            result.tell(kind, options, || Explained::Refutation(refutation));
+            let Some(conflicts) = search::conflicts(question, resolved) else { continue };
+            let lemmas = refute::prove(question, resolved, &conflicts);
+            if let Some(refutation) =
+                lemmas.and_then(|lemmas| explain::refutation(history, self, &lemmas, options.initial.as_deref()))
+            {
+                let kind = refutation.kind;
+                result.add(kind, 1);
+                result.tell(kind, options, || Explained::Refutation(refutation));
+                return;
+            }
+            // The search may be right all the same: that nothing was found is no answer.
+            result.looked_for = result.looked_for.without(AnomalySet::of(&[level]));
         }
     }
 

@@ -63,7 +63,7 @@ impl Log {
     }
 
     /// Were there too many to keep all?
-    pub(super) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.demands.len() + self.guesses.len() + self.used.len() > MOST
     }
 
@@ -125,8 +125,12 @@ pub(super) struct Lemma {
     pub steps: Vec<Step>,
 }
 
-/// A proof that there is no order, of lemmas of which the last supposes nothing.
+/// A proof that there is no order, of lemmas of which the last supposes nothing. None where not all conflicts were kept, or a step has no
+/// reason.
 pub(super) fn prove(question: Question<'_>, resolved: &Resolved, log: &Log) -> Option<Vec<Lemma>> {
+    if log.is_full() {
+        return None;
+    }
     let (lemmas, alone, of) = (Vec::new(), HashMap::default(), HashMap::default());
     let mut prover = Prover { question, resolved, log, lemmas, alone, of };
     log.needed().into_iter().try_for_each(|conflict| prover.conflict(conflict))?;
@@ -159,8 +163,13 @@ impl Prover<'_> {
         let mut draft = Draft {
             lemma: Lemma { supposed: guesses.to_vec(), derived: Vec::new(), steps: Vec::new() },
             holds: guesses.iter().copied().collect(),
-            used: used.iter().map(|&(before, by)| (before, by as usize - 1)).collect(),
+            used: HashMap::default(),
         };
+        // The earliest, which rests on earlier ones alone.
+        for &(before, by) in used {
+            let earliest = draft.used.entry(before).or_insert(by as usize - 1);
+            *earliest = (*earliest).min(by as usize - 1);
+        }
         let closing = (*demands.first()?, *demands.last()?);
         for before in demands.windows(2).map(|w| (w[1], w[0])).chain([closing]).rev() {
             let by = self.why(before, &mut draft)?;
@@ -217,6 +226,7 @@ impl Prover<'_> {
     /// Is it supposed, or does it follow from earlier conflicts?
     fn holds(&self, before: Before, draft: &mut Draft) -> bool {
         let mut open = vec![(before, false)];
+        let mut begun: HashSet<Before, FixedState> = HashSet::default();
         while let Some((what, again)) = open.pop() {
             if draft.holds.contains(&what) {
                 continue;
@@ -226,7 +236,7 @@ impl Prover<'_> {
             if others().all(|other| draft.holds.contains(&other)) {
                 draft.holds.insert(what);
                 draft.lemma.derived.push((what, self.of[&conflict]));
-            } else if again {
+            } else if again || !begun.insert(what) {
                 return false;
             } else {
                 open.push((what, true));

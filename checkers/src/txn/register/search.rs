@@ -122,7 +122,7 @@ pub(super) fn order(question: Question<'_>, resolved: &mut Resolved) -> Answer {
 /// Searches once more, and tells all conflicts, if the last of them rests on no guess.
 pub(super) fn conflicts(question: Question<'_>, resolved: &mut Resolved) -> Option<Log> {
     let mut search = Search::new(question, resolved, Some(Log::default()));
-    (search.all() == End::Refuted).then_some(search.log).flatten().filter(|log| !log.is_full())
+    (search.all() == End::Refuted).then_some(search.log).flatten()
 }
 
 struct Search<'a> {

@@ -723,6 +723,8 @@ fn a_value_written_twice_says_nothing_about_who_was_read() {
     let history = sequence(&["0 ok [[:w x 1]]", "1 ok [[:w x 1]]", "2 ok [[:r x 1]]", "2 ok [[:r x nil]]"]);
     let kinds = found(&history, Assumptions::default());
     assert!(kinds.contains(Anomaly::DuplicateWrites) && !kinds.contains(Anomaly::G1c));
+    // By real time, the last read missed both writes, whoever was read.
+    assert!(kinds.contains(Anomaly::PlSsCycle));
 }
 
 #[test]

@@ -80,26 +80,31 @@ impl Turned {
         self.of(then).iter().rev().find(waits).map(|c| c.first)
     }
 
-    /// The guesses that some rest on: instead of each that was turned round, those that it was turned round for. Which were, and as the
-    /// how manieth of all, is noted.
+    /// The guesses that some rest on: instead of each that was turned round, those that it was turned round for. These may themselves have
+    /// been turned round, but only before it: else two could be the reasons of each other, and nothing would be left. Which were turned
+    /// round, and by which clause, is noted.
     pub(super) fn reasons<F: Fn(Txn) -> bool>(
         &self,
-        mut open: Vec<Before>,
+        open: Vec<Before>,
         ran: &Ran<'_, F>,
         used: &mut Vec<(Before, u32)>,
     ) -> Vec<Before> {
-        let (mut guesses, mut seen) = (Vec::new(), Vec::<Before>::new());
-        while let Some((first, then)) = open.pop() {
-            if seen.contains(&(first, then)) {
+        let mut open: Vec<(Before, u32)> = open.into_iter().map(|guess| (guess, u32::MAX)).collect();
+        let (mut guesses, mut seen) = (Vec::new(), Vec::<(Before, u32)>::new());
+        while let Some((guess @ (first, then), below)) = open.pop() {
+            let older = |c: &&Clause| c.number < below && c.first == first && self.holds(c, ran);
+            let clause = self.of(then).iter().rev().find(older);
+            let by = (guess, clause.map_or(0, |c| c.number));
+            if seen.contains(&by) {
                 continue;
             }
-            seen.push((first, then));
-            match self.of(then).iter().rev().find(|c| c.first == first && self.holds(c, ran)) {
+            seen.push(by);
+            match clause {
                 Some(clause) => {
-                    used.push(((first, then), clause.number));
-                    open.extend(&clause.given);
+                    used.push(by);
+                    open.extend(clause.given.iter().map(|&given| (given, clause.number)));
                 }
-                None => guesses.push((first, then)),
+                None => guesses.push(guess),
             }
         }
         guesses
