@@ -82,6 +82,7 @@ impl Frontier {
     }
 }
 
+#[inline]
 fn fingerprint(hasher: &FixedState, config: &[u64]) -> u64 {
     let mut state = hasher.build_hasher();
     for &word in config {

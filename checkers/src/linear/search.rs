@@ -1128,6 +1128,7 @@ enum From {
 }
 
 /// Appends to a chain, if orders are kept; drops them all when there are too many.
+#[inline]
 fn append(log: &mut Option<Log>, entry: Entry, before: u32) -> u32 {
     match log.as_mut().map(|log| log.push(entry, before)) {
         Some(Some(id)) => id,
@@ -1163,6 +1164,7 @@ impl<'a, O> Events<'a, O> {
 impl<O> Iterator for Events<'_, O> {
     type Item = (u32, bool);
 
+    #[inline]
     fn next(&mut self) -> Option<(u32, bool)> {
         let first_return = self.returns.first().and_then(|&op| self.ops[op as usize].ret);
         let op = self.invoked;

@@ -103,6 +103,7 @@ impl Register {
         name.map_or_else(|| value.0.to_string(), |name| name.to_string())
     }
 
+    #[inline]
     fn unseen_after(&self, value: Value, now: u64) -> bool {
         self.last_observed.get(&value).is_none_or(|&last| last <= now)
     }
@@ -173,6 +174,7 @@ impl Model for Register {
         }
     }
 
+    #[inline]
     fn settle(&self, state: &Value, now: u64) -> Option<Value> {
         (*state != Value::UNSEEN && self.unseen_after(*state, now)).then_some(Value::UNSEEN)
     }

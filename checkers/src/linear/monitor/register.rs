@@ -136,12 +136,14 @@ impl Columns {
     }
 
     /// The value to whose cluster an operation belongs: a compare-and-set belongs to what it leaves. None if it says nothing.
+    #[inline]
     fn cluster(&self, op: u32) -> Option<u32> {
         let (seen, left) = (self.seen[op as usize], self.left[op as usize]);
         [left, seen].into_iter().find(|&value| value != NONE)
     }
 
     /// The value that precedes one in its chain.
+    #[inline]
     fn previous(&self, value: u32) -> Option<u32> {
         let writer = self.writer[value as usize];
         Some(writer).filter(|&writer| writer != NONE).map(|op| self.seen[op as usize]).filter(|&value| value != NONE)
@@ -283,6 +285,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
+    #[inline]
     fn invoked(&mut self, block: u32, op: u32, now: u32) {
         let (block, call) = (&mut self.list[block as usize], self.history.call[op as usize]);
         if call > block.last {
