@@ -482,7 +482,7 @@ impl Registers {
                 }
             }
         }
-        let seen = seen_writers(history, &initial);
+        let seen = seen_writers(history, &rows, &initial);
         Registers { assumptions, initial, rows, seen, keys: HashMap::default() }
     }
 
@@ -829,37 +829,43 @@ impl Register<'_> {
     }
 }
 
-/// Unacknowledged operations that wrote what an acknowledged read returned and nobody else wrote.
-fn seen_writers(history: &History, initial: &Item) -> HashSet<OpId, FixedState> {
-    let mut seen = HashSet::default();
+/// Unacknowledged operations that wrote what an acknowledged read returned and nobody else wrote. Given are, by key, the rows that did
+/// something with it and did not fail; only those of keys that such an operation wrote are looked at.
+fn seen_writers(
+    history: &History,
+    rows: &HashMap<Scalar, Vec<u32>, FixedState>,
+    initial: &Item,
+) -> HashSet<OpId, FixedState> {
     let mut unknown: HashMap<(Scalar, Item), Option<OpId>, FixedState> = HashMap::default();
+    let mut keys: HashSet<Scalar, FixedState> = HashSet::default();
     let is_open = |op: &OpRef<'_>| !matches!(op.status(), Status::Ok | Status::Fail);
     for op in history.clients().filter(is_open) {
         let id = OpId(op.index());
         for m in mops(op).filter(|m| is_write(op.mop_name(m.f))) {
             let writer = unknown.entry((m.key, item(history, m.value))).or_insert(Some(id));
             *writer = writer.filter(|&w| w == id);
+            keys.insert(m.key);
         }
     }
-    if unknown.is_empty() {
-        return seen;
-    }
-    for op in history.clients().filter(|op| op.status() == Status::Ok) {
-        for m in mops(op).filter(|m| is_write(op.mop_name(m.f))) {
-            if let Some(writer) = unknown.get_mut(&(m.key, item(history, m.value))) {
-                *writer = None;
+    let mut seen: HashMap<(Scalar, Item), OpId, FixedState> = HashMap::default();
+    for key in keys {
+        let rows = rows.get(&key).into_iter().flatten();
+        for op in rows.map(|&row| history.op(row as usize)).filter(|op| op.status() == Status::Ok) {
+            for m in mops(op).filter(|m| m.key == key) {
+                let (name, value) = (op.mop_name(m.f), (key, item(history, m.value)));
+                if is_write(name) {
+                    unknown.entry(value).and_modify(|writer| *writer = None);
+                } else if is_read(name)
+                    && m.known
+                    && value.1 != *initial
+                    && let Some(&Some(writer)) = unknown.get(&value)
+                {
+                    seen.insert(value, writer);
+                }
             }
         }
     }
-    for op in history.clients().filter(|op| op.status() == Status::Ok) {
-        for m in mops(op).filter(|m| is_read(op.mop_name(m.f)) && m.known) {
-            let value = item(history, m.value);
-            if value != *initial
-                && let Some(&Some(writer)) = unknown.get(&(m.key, value))
-            {
-                seen.insert(writer);
-            }
-        }
-    }
-    seen
+    // What was read may have been written by another one later on.
+    seen.retain(|value, _| unknown.get(value).is_some_and(Option::is_some));
+    seen.into_values().collect()
 }
