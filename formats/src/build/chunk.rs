@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::mem::take;
 
 use arrow_array::{BooleanArray, Int64Array, UInt16Array, UInt32Array, UInt64Array};
-use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 
 use super::{NO_CODE, NO_INDEX, NO_TEXT, intern};
 use crate::columns::{
@@ -260,7 +260,7 @@ impl OpenChunk {
             f: mops.iter().map(|m| m.f as u16).collect::<Vec<u16>>().into(),
             key: scalars(keys.clone(), Kinds::of(keys)),
             value: self.values(mops.iter().map(|m| &m.value), shared)?,
-            known: BooleanArray::from(known),
+            known: BooleanArray::new(BooleanBuffer::collect_bool(known.len(), |i| known[i]), None),
         })
     }
 

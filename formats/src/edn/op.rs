@@ -214,12 +214,15 @@ impl Shard {
     #[inline]
     fn fields(&mut self, cursor: &mut Cursor<'_>, fields: &mut Fields, first: bool) -> Scan<Option<Stop>> {
         let open = cursor.pos;
-        cursor.pos += 1;
-        let mut last = None;
+        let mut foreseen = self.usual_fields(cursor, fields);
+        let mut last = foreseen;
+        if foreseen.is_none() {
+            cursor.pos += 1;
+        }
         loop {
-            let field = match last.and_then(|last| self.after.ahead(cursor, last)) {
+            let field = match foreseen.take().or_else(|| last.and_then(|last| self.after.ahead(cursor, last))) {
                 Some(field) => field,
-                None => match self.next(cursor, fields, open, first)? {
+                None => match self.next(cursor, fields.kind.is_none(), open, first)? {
                     Next::Field(field) => {
                         self.after.learn(last, field);
                         field
@@ -245,8 +248,28 @@ impl Shard {
         }
     }
 
-    /// The name of the next field, or all of an entry that is none of the six.
-    fn next(&mut self, cursor: &mut Cursor<'_>, fields: &Fields, open: usize, first: bool) -> Scan<Next> {
+    /// Reads the map here up to its value if it is written as Jepsen and we write it: these fields, in this order, with
+    /// nothing but a comma and a space between them. Where that is not so, nothing is read.
+    #[inline(always)]
+    fn usual_fields(&self, cursor: &mut Cursor<'_>, fields: &mut Fields) -> Option<Field> {
+        let mut rest = cursor.bytes.get(cursor.pos..)?.strip_prefix(b"{:index ")?;
+        let index = usual_int(&mut rest)?;
+        rest = rest.strip_prefix(b", :time ")?;
+        let time = usual_int(&mut rest)?;
+        rest = rest.strip_prefix(b", :type ")?;
+        let (kind, len) = usual_kind(u64::from_le_bytes(*rest.first_chunk()?))?;
+        rest = rest[len..].strip_prefix(b", :process ")?;
+        let process = usual_int(&mut rest)?;
+        rest = rest.strip_prefix(b", :f :")?;
+        let (f, len) = self.memo.find_word(u64::from_le_bytes(*rest.first_chunk()?))?;
+        rest = rest[len..].strip_prefix(b", :value ")?;
+        cursor.pos = cursor.bytes.len() - rest.len();
+        *fields = Fields { index, time, kind: Some(kind), process: Process::Client(process), f: Some(f) };
+        Some(Field::Value)
+    }
+
+    /// The name of the next field, or all of an entry that is none of the six; `untyped` tells that no type was read yet.
+    fn next(&mut self, cursor: &mut Cursor<'_>, untyped: bool, open: usize, first: bool) -> Scan<Next> {
         cursor.skip_spaces();
         match cursor.peek() {
             Some(b':') => {}
@@ -267,7 +290,7 @@ impl Shard {
         let name = cursor.token()?;
         match field(&name[1..]) {
             Some(field) => Ok(Next::Field(field)),
-            None if first && fields.kind.is_none() && name == b":history" => {
+            None if first && untyped && name == b":history" => {
                 cursor.skip_trivia(0)?;
                 Ok(Next::End(Some(Stop::History)))
             }
@@ -722,15 +745,8 @@ impl Shard {
         if cursor.peek()? != b':' {
             return None;
         }
-        let w = load(cursor.bytes, cursor.pos + 1)?;
-        let ends = zeros(w ^ 0x2020_2020_2020_2020) | zeros(w ^ 0x2c2c_2c2c_2c2c_2c2c);
-        let len = ends.trailing_zeros() / 8;
-        if len > 7 {
-            return None;
-        }
-        let name = w & ((1 << (8 * len)) - 1) | u64::from(len) << 56;
-        let id = self.memo.find_key(name)?;
-        cursor.pos += 1 + len as usize;
+        let (id, len) = self.memo.find_word(load(cursor.bytes, cursor.pos + 1)?)?;
+        cursor.pos += 1 + len;
         Some(id)
     }
 
@@ -909,6 +925,19 @@ fn short_int(cursor: &mut Cursor<'_>) -> Option<(i64, u8)> {
     Some((n as i64, after))
 }
 
+/// An integer of one to fifteen digits, without a sign, that something follows; goes behind it.
+#[inline(always)]
+fn usual_int(rest: &mut &[u8]) -> Option<i64> {
+    let (len, n) = digits(u64::from_le_bytes(*rest.first_chunk()?));
+    *rest = &rest[len..];
+    if len < 8 {
+        return (len > 0).then_some(n as i64);
+    }
+    let (more, low) = digits(u64::from_le_bytes(*rest.first_chunk()?));
+    *rest = &rest[more..];
+    (more < 8).then_some((n * POWERS[more] + low) as i64)
+}
+
 /// The top bit of every byte that is zero, and perhaps of some above the first such byte.
 #[inline]
 fn zeros(w: u64) -> u64 {
@@ -1011,25 +1040,30 @@ fn quick_nil(cursor: &mut Cursor<'_>) -> Option<()> {
 
 #[inline]
 fn kind(cursor: &mut Cursor<'_>, open: usize) -> Scan<EventType> {
-    let at = cursor.pos;
-    if let Some(w) = load(cursor.bytes, at) {
-        let (found, len) = if w & 0x00ff_ffff_ffff_ffff == word(b":invoke") {
-            (EventType::Invoke, 7)
-        } else if w & 0xff_ffff == word(b":ok") {
-            (EventType::Ok, 3)
-        } else if w & 0xff_ffff_ffff == word(b":fail") {
-            (EventType::Fail, 5)
-        } else if w & 0xff_ffff_ffff == word(b":info") {
-            (EventType::Info, 5)
-        } else {
-            return any_kind(cursor, open);
-        };
-        if is_end((w >> (8 * len)) as u8) {
-            cursor.pos += len;
-            return Ok(found);
-        }
+    if let Some(w) = load(cursor.bytes, cursor.pos)
+        && let Some((found, len)) = usual_kind(w)
+        && is_end((w >> (8 * len)) as u8)
+    {
+        cursor.pos += len;
+        return Ok(found);
     }
     any_kind(cursor, open)
+}
+
+/// The type of an event that these eight bytes begin with, whatever follows it, and how long it is.
+#[inline]
+fn usual_kind(w: u64) -> Option<(EventType, usize)> {
+    if w & 0x00ff_ffff_ffff_ffff == word(b":invoke") {
+        Some((EventType::Invoke, 7))
+    } else if w & 0xff_ffff == word(b":ok") {
+        Some((EventType::Ok, 3))
+    } else if w & 0xff_ffff_ffff == word(b":fail") {
+        Some((EventType::Fail, 5))
+    } else if w & 0xff_ffff_ffff == word(b":info") {
+        Some((EventType::Info, 5))
+    } else {
+        None
+    }
 }
 
 #[cold]
@@ -1111,6 +1145,18 @@ impl Memo {
     fn find_key(&self, key: u64) -> Option<TextId> {
         let (known, id) = self.slots[Self::slot(key)];
         (known == key).then_some(id)
+    }
+
+    /// The name that these eight bytes begin with and that a space or comma follows, and how long it is.
+    #[inline]
+    fn find_word(&self, w: u64) -> Option<(TextId, usize)> {
+        let ends = zeros(w ^ 0x2020_2020_2020_2020) | zeros(w ^ 0x2c2c_2c2c_2c2c_2c2c);
+        let len = ends.trailing_zeros() / 8;
+        if len > 7 {
+            return None;
+        }
+        let name = w & ((1 << (8 * len)) - 1) | u64::from(len) << 56;
+        Some((self.find_key(name)?, len as usize))
     }
 
     /// One of the last two names, with the space behind it.
