@@ -32,8 +32,11 @@ impl<T: Copy + PartialEq> Rare<T> {
         self.values.get(r).copied().unwrap_or(self.none)
     }
 
+    #[inline]
     pub(super) fn set(&mut self, r: usize, value: T) {
-        if let Some(old) = self.values.get_mut(r) {
+        if r == self.values.len() && value != self.none {
+            self.values.push(value);
+        } else if let Some(old) = self.values.get_mut(r) {
             *old = value;
         } else if value != self.none {
             self.values.resize(r, self.none);
@@ -250,7 +253,8 @@ impl OpenChunk {
             // An acknowledgement that says something else than a transaction says nothing of what was read.
             let ok = self.status[r] == Status::Ok as u8 && self.output[r] == Cell::Nil;
             let of_row = &mops[known.len()..][..span.len as usize];
-            known.extend(of_row.iter().map(|m| ok || m.value != Cell::Nil || !reads[m.f as usize]));
+            // Without a branch, for nobody foresees whether a read comes next.
+            known.extend(of_row.iter().map(|m| ok | !matches!(m.value, Cell::Nil) | !reads[m.f as usize]));
             offsets.push(known.len().min(i32::MAX as usize) as i32);
         }
         let keys = mops.iter().map(|m| &m.key);
@@ -347,7 +351,7 @@ impl Kinds {
         // Without a branch a cell, for nobody foresees which kind comes next.
         let seen = cells.fold(0, |seen, cell| seen | 1 << kind(cell));
         let has = |kind: u8| seen & 1 << kind != 0;
-        Kinds { nil: has(0), int: has(1), text: has(2), list: has(3), set: has(4), other: has(5) }
+        Kinds { nil: has(0), int: has(1), text: has(2), list: has(3), set: has(4), other: has(5) | has(6) }
     }
 }
 
@@ -359,7 +363,8 @@ fn kind(cell: &Cell) -> u8 {
         Cell::Text(_) => 2,
         Cell::List(_) => 3,
         Cell::Set(_) => 4,
-        Cell::Seq(_) | Cell::Txn(_) => 5,
+        Cell::Seq(_) => 5,
+        Cell::Txn(_) => 6,
     }
 }
 

@@ -138,8 +138,17 @@ struct Clients {
 impl Clients {
     const SMALL: usize = 1 << 16;
 
-    #[inline]
+    #[inline(always)]
     fn of(&mut self, p: i64) -> &mut ProcessState {
+        // What is below zero becomes very large.
+        match p as usize {
+            known if known < self.small.len() => &mut self.small[known],
+            _ => self.unknown(p),
+        }
+    }
+
+    #[cold]
+    fn unknown(&mut self, p: i64) -> &mut ProcessState {
         match usize::try_from(p) {
             Ok(small) if small < Self::SMALL => {
                 if small >= self.small.len() {

@@ -2,8 +2,8 @@
 //! a value of integers or a transaction of those.
 //!
 //! The idea: what is written here is what the general way of the parent module would write, with neither look-ups nor
-//! copies. Whether an event is plain is decided before anything is written, but for arenas, whose ends are put back:
-//! `false` means that nothing happened yet, and the general way, which knows every case, takes the event. A property
+//! copies. Whether an event is plain is decided before anything is written, but for arenas, which are put back, and lists that
+//! were read, which are found again: `false` means that nothing happened yet, and the general way, which knows every case, takes the event. A property
 //! test holds the two together.
 
 use super::chunk::{NO_TXN, OpenChunk};
@@ -110,14 +110,10 @@ impl OpenChunk {
         let start = self.mops.len();
         for mop in mops {
             let f = tables.functions[mop.f as usize];
-            let key = plain_key(mop.key, tables);
+            // Without a branch, for nobody foresees whether a read comes next.
             let plain = f < u32::from(NO_CODE)
-                && match mop.value {
-                    Cell::Nil => true,
-                    Cell::Int(_) => !tables.reads[f as usize],
-                    _ => false,
-                };
-            match key {
+                && matches!(mop.value, Cell::Nil) | (matches!(mop.value, Cell::Int(_)) & !tables.reads[f as usize]);
+            match plain_key(mop.key, tables) {
                 Some(key) if plain => self.mops.push(Mop { f, key, value: mop.value }),
                 _ => {
                     self.mops.truncate(start);
@@ -155,26 +151,35 @@ impl OpenChunk {
         if invoked.len as usize != completed.len() {
             return Ok(false);
         }
-        for (ours, mop) in self.mops[invoked.range()].iter().zip(completed) {
-            let same_value = match mop.value {
-                _ if tables.reads[ours.f as usize] => {
-                    ours.value == Cell::Nil && matches!(mop.value, Cell::Nil | Cell::Int(_) | Cell::List(_))
-                }
-                value => matches!(value, Cell::Nil | Cell::Int(_)) && value == ours.value,
+        for (i, mop) in completed.iter().enumerate() {
+            let ours = &mut self.mops[invoked.start as usize + i];
+            let reads = tables.reads[ours.f as usize];
+            let unread = matches!(ours.value, Cell::Nil);
+            let same = tables.functions[mop.f as usize] == ours.f && plain_key(mop.key, tables) == Some(ours.key);
+            let plain = match mop.value {
+                Cell::Nil => unread,
+                Cell::Int(n) => (reads & unread) | (!reads & matches!(ours.value, Cell::Int(m) if m == n)),
+                Cell::List(_) => reads & unread,
+                _ => false,
             };
-            let same_f = tables.functions[mop.f as usize] == ours.f;
-            if !(same_f && same_value && plain_key(mop.key, tables) == Some(ours.key)) {
+            if !(same && plain) {
+                self.unread(invoked.start as usize..invoked.start as usize + i, tables);
                 return Ok(false);
             }
-        }
-        for (i, mop) in completed.iter().enumerate() {
-            let at = invoked.start as usize + i;
-            self.mops[at].value = match mop.value {
-                Cell::List(span) => Cell::List(self.ints.push_read(self.mops[at].key, &tables.ints[span.range()])?),
+            ours.value = match mop.value {
+                Cell::List(span) => Cell::List(self.ints.push_read(ours.key, &tables.ints[span.range()])?),
                 value => value,
             };
         }
         Ok(true)
+    }
+
+    /// Takes back what [`Self::refine`] wrote, but for elements of lists.
+    #[cold]
+    fn unread(&mut self, refined: std::ops::Range<usize>, tables: &Tables<'_>) {
+        for mop in self.mops[refined].iter_mut().filter(|m| tables.reads[m.f as usize]) {
+            mop.value = Cell::Nil;
+        }
     }
 }
 
