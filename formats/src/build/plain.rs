@@ -108,18 +108,16 @@ impl OpenChunk {
     /// Copies the micro-operations of an invocation, if all are plain and no read says what it read.
     fn import_mops(&mut self, mops: &[Mop], tables: &Tables<'_>) -> Option<Span> {
         let start = self.mops.len();
-        for mop in mops {
-            let f = tables.functions[mop.f as usize];
+        for &Mop { f, key, value } in mops {
+            let f = tables.functions[f as usize];
             // Without a branch, for nobody foresees whether a read comes next.
             let plain = f < u32::from(NO_CODE)
-                && matches!(mop.value, Cell::Nil) | (matches!(mop.value, Cell::Int(_)) & !tables.reads[f as usize]);
-            match plain_key(mop.key, tables) {
-                Some(key) if plain => self.mops.push(Mop { f, key, value: mop.value }),
-                _ => {
-                    self.mops.truncate(start);
-                    return None;
-                }
-            }
+                && matches!(value, Cell::Nil) | (matches!(value, Cell::Int(_)) & !tables.reads[f as usize]);
+            let Some(key) = plain_key(key, tables).filter(|_| plain) else {
+                self.mops.truncate(start);
+                return None;
+            };
+            self.mops.push_plain(f as u16, key, if let Cell::Int(n) = value { Some(n) } else { None });
         }
         Some(Span { start: start as u32, len: mops.len() as u32 })
     }
@@ -134,8 +132,8 @@ impl OpenChunk {
                 }
             }
             _ if invoked != NO_TXN => return Ok(false),
-            plain @ (Cell::Nil | Cell::Int(_)) => self.output[r] = plain,
-            Cell::List(span) => self.output[r] = Cell::List(self.ints.push(&tables.ints[span.range()])?),
+            plain @ (Cell::Nil | Cell::Int(_)) => self.output.set(r, plain),
+            Cell::List(span) => self.output.set(r, Cell::List(self.ints.push(&tables.ints[span.range()])?)),
             _ => return Ok(false),
         }
         self.open -= 1;
@@ -152,24 +150,27 @@ impl OpenChunk {
             return Ok(false);
         }
         for (i, mop) in completed.iter().enumerate() {
-            let ours = &mut self.mops[invoked.start as usize + i];
-            let reads = tables.reads[ours.f as usize];
-            let unread = matches!(ours.value, Cell::Nil);
-            let same = tables.functions[mop.f as usize] == ours.f && plain_key(mop.key, tables) == Some(ours.key);
-            let plain = match mop.value {
-                Cell::Nil => unread,
-                Cell::Int(n) => (reads & unread) | (!reads & matches!(ours.value, Cell::Int(m) if m == n)),
-                Cell::List(_) => reads & unread,
-                _ => false,
-            };
-            if !(same && plain) {
-                self.unread(invoked.start as usize..invoked.start as usize + i, tables);
+            let at = invoked.start as usize + i;
+            let f = self.mops.f(at);
+            let reads = tables.reads[usize::from(f)];
+            let unread = self.mops.value_is(at, Cell::Nil);
+            let plain = tables.functions[mop.f as usize] == u32::from(f)
+                && plain_key(mop.key, tables).is_some_and(|key| self.mops.key_is(at, key))
+                && match mop.value {
+                    Cell::Nil => unread,
+                    Cell::Int(_) => (reads & unread) | (!reads & self.mops.value_is(at, mop.value)),
+                    Cell::List(_) => reads & unread,
+                    _ => false,
+                };
+            if !plain {
+                self.unread(invoked.start as usize..at, tables);
                 return Ok(false);
             }
-            ours.value = match mop.value {
-                Cell::List(span) => Cell::List(self.ints.push_read(ours.key, &tables.ints[span.range()])?),
+            let value = match mop.value {
+                Cell::List(span) => Cell::List(self.ints.push_read(self.mops.key(at), &tables.ints[span.range()])?),
                 value => value,
             };
+            self.mops.set_value(at, value);
         }
         Ok(true)
     }
@@ -177,8 +178,10 @@ impl OpenChunk {
     /// Takes back what [`Self::refine`] wrote, but for elements of lists.
     #[cold]
     fn unread(&mut self, refined: std::ops::Range<usize>, tables: &Tables<'_>) {
-        for mop in self.mops[refined].iter_mut().filter(|m| tables.reads[m.f as usize]) {
-            mop.value = Cell::Nil;
+        for at in refined {
+            if tables.reads[usize::from(self.mops.f(at))] {
+                self.mops.set_value(at, Cell::Nil);
+            }
         }
     }
 }
