@@ -9,6 +9,7 @@
 
 use std::cmp::Ordering::{Equal, Less};
 use std::collections::HashSet;
+use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::edn::token::{Cursor, Fault, Scan, is_end, newlines, utf8};
@@ -1255,15 +1256,10 @@ impl Memo {
     /// The one of the last two names that these eight bytes begin with, and how long it is with the space behind it.
     #[inline(always)]
     fn recent(&self, w: u64) -> Option<(TextId, usize)> {
-        let is = |&(name, mask, ..): &(u64, u64, usize, TextId)| w & mask == name;
         let [first, second] = &self.recent;
-        let (first_is, second_is) = (is(first), is(second));
-        if !(first_is | second_is) {
-            return None;
-        }
-        // By its number and without a branch, for nobody foresees which of the two it is.
-        let (_, _, len, id) = self.recent[usize::from(!first_is)];
-        Some((id, len.min(8)))
+        // Without a branch, for nobody foresees which of the two it is.
+        let &(name, mask, len, id) = select_unpredictable(w & first.1 == first.0, first, second);
+        (w & mask == name).then_some((id, len.min(8)))
     }
 
     /// Here is a name with its colon and what follows it.
