@@ -689,12 +689,14 @@ impl Shard {
         }
         // Without a branch, for nobody foresees which of the two it is.
         let is_nil = w & 0xff_ffff == word(b"nil");
-        let len = if is_nil { 3 } else { count_digits(w) };
+        let len = select_unpredictable(is_nil, 3, count_digits(w));
         if len == 0 || len == 8 || (w >> (8 * len)) as u8 != b']' {
             return None;
         }
-        let n = number(w, len) as i64;
-        let value = if is_nil { Cell::Nil } else { Cell::Int(n) };
+        let value = match select_unpredictable(is_nil, None, Some(number(w, len) as i64)) {
+            Some(n) => Cell::Int(n),
+            None => Cell::Nil,
+        };
         self.batch.mops.push(Mop { f, key: Cell::Int(key), value });
         Some(here + len + 1)
     }
