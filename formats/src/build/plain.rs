@@ -78,18 +78,20 @@ impl OpenChunk {
     #[inline]
     fn begin_plainly(&mut self, e: &At<'_>, tables: &Tables<'_>, p: i64) -> Result<bool> {
         let mut txn = NO_TXN;
-        let input = match e.value() {
-            plain @ (Cell::Nil | Cell::Int(_)) => plain,
-            Cell::List(span) => Cell::List(self.ints.push(&tables.ints[span.range()])?),
+        // Each kind is pushed where it is known.
+        match e.value() {
+            Cell::Nil => self.input.push(Cell::Nil),
+            Cell::Int(n) => self.input.push(Cell::Int(n)),
+            Cell::List(span) => self.input.push(Cell::List(self.ints.push(&tables.ints[span.range()])?)),
             Cell::Txn(span) => match self.import_mops(&tables.mops[span.range()], tables) {
                 Some(span) => {
                     txn = span;
-                    Cell::Nil
+                    self.input.push(Cell::Nil);
                 }
                 None => return Ok(false),
             },
             _ => return Ok(false),
-        };
+        }
         let r = self.index.len();
         self.open += 1;
         self.index.push(e.index as u64);
@@ -99,13 +101,13 @@ impl OpenChunk {
         self.f.push(e.f);
         self.invoke_time.push(e.time);
         self.complete_time.push(NONE);
-        self.input.push(input);
         self.output.push(Cell::Nil);
         self.txn.set(r, txn);
         Ok(true)
     }
 
     /// Copies the micro-operations of an invocation, if all are plain and no read says what it read.
+    #[inline(never)]
     fn import_mops(&mut self, mops: &[Mop], tables: &Tables<'_>) -> Option<Span> {
         let start = self.mops.len();
         for &Mop { f, key, value } in mops {
@@ -132,7 +134,8 @@ impl OpenChunk {
                 }
             }
             _ if invoked != NO_TXN => return Ok(false),
-            plain @ (Cell::Nil | Cell::Int(_)) => self.output.set(r, plain),
+            Cell::Nil => self.output.set(r, Cell::Nil),
+            Cell::Int(n) => self.output.set(r, Cell::Int(n)),
             Cell::List(span) => self.output.set(r, Cell::List(self.ints.push(&tables.ints[span.range()])?)),
             _ => return Ok(false),
         }
@@ -145,6 +148,7 @@ impl OpenChunk {
 
     /// Writes what a transaction read into the micro-operations that it was invoked with, if the completion says the same
     /// but for that; says whether it did.
+    #[inline(never)]
     fn refine(&mut self, invoked: Span, completed: &[Mop], tables: &Tables<'_>) -> Result<bool> {
         if invoked.len as usize != completed.len() {
             return Ok(false);
@@ -166,11 +170,14 @@ impl OpenChunk {
                 self.unread(invoked.start as usize..at, tables);
                 return Ok(false);
             }
-            let value = match mop.value {
-                Cell::List(span) => Cell::List(self.ints.push_read(self.mops.key(at), &tables.ints[span.range()])?),
-                value => value,
-            };
-            self.mops.set_value(at, value);
+            match mop.value {
+                Cell::List(span) => {
+                    let list = self.ints.push_read(self.mops.key(at), &tables.ints[span.range()])?;
+                    self.mops.set_value(at, Cell::List(list));
+                }
+                Cell::Int(n) => self.mops.set_value(at, Cell::Int(n)),
+                _ => {}
+            }
         }
         Ok(true)
     }
