@@ -256,8 +256,9 @@ impl Shard {
         }
     }
 
-    /// Reads the map here up to its value if it is written as Jepsen and we write it: these fields, in this order, with
-    /// nothing but a comma and a space between them. Where that is not so, nothing is read.
+    /// Reads the fields of the map here as far as it is written as Jepsen and we write it: these fields, in this order, with
+    /// nothing but a comma and a space between them. Gives the field whose value comes next, the process or a later one;
+    /// where that is not so, nothing is read.
     #[inline(always)]
     fn usual_fields(&self, cursor: &mut Cursor<'_>, fields: &mut Fields) -> Option<Field> {
         let mut rest = behind(cursor.bytes.get(cursor.pos..)?, b"{:index ")?;
@@ -267,13 +268,24 @@ impl Shard {
         rest = behind(rest, b", :type ")?;
         let (kind, len) = usual_kind(u64::from_le_bytes(*rest.first_chunk()?))?;
         rest = behind(&rest[len..], b", :process ")?;
-        let process = usual_int(&mut rest)?;
-        rest = behind(rest, b", :f :")?;
-        let (f, len) = self.memo.find_word(u64::from_le_bytes(*rest.first_chunk()?))?;
-        rest = behind(&rest[len..], b", :value ")?;
+        (fields.index, fields.time, fields.kind) = (index, time, Some(kind));
         cursor.pos = cursor.bytes.len() - rest.len();
-        *fields = Fields { index, time, kind: Some(kind), process: Process::Client(process), f: Some(f) };
+        let process = usual_int(&mut rest);
+        let (Some(process), Some(rest)) = (process, behind(rest, b", :f ")) else { return Some(Field::Process) };
+        fields.process = Process::Client(process);
+        cursor.pos = cursor.bytes.len() - rest.len();
+        let Some((f, rest)) = self.usual_function(rest) else { return Some(Field::F) };
+        fields.f = Some(f);
+        cursor.pos = cursor.bytes.len() - rest.len();
         Some(Field::Value)
+    }
+
+    /// The name of a function that was seen before, and what comes behind it and the key of the value.
+    #[inline(always)]
+    fn usual_function<'a>(&self, bytes: &'a [u8]) -> Option<(TextId, &'a [u8])> {
+        let rest = behind(bytes, b":")?;
+        let (f, len) = self.memo.find_word(u64::from_le_bytes(*rest.first_chunk()?))?;
+        Some((f, behind(&rest[len..], b", :value ")?))
     }
 
     /// The name of the next field, or all of an entry that is none of the six; `untyped` tells that no type was read yet.
