@@ -58,8 +58,9 @@ impl ListArena {
 
     /// Adds a list that was read of a key.
     pub(crate) fn push_read(&mut self, key: Cell, ints: &[i64]) -> Result<Span> {
-        let Room { list: longest, room } = *self.longest(key);
-        let known = self.get(longest);
+        let known_room = Self::longest(&mut self.longest, key);
+        let Room { list: longest, room } = *known_room;
+        let known = &self.ints[longest.range()];
         let list = Span { start: longest.start, len: ints.len() as u32 };
         if ints.len() <= known.len() {
             return if known[..ints.len()] == *ints { Ok(list) } else { self.push(ints) };
@@ -70,7 +71,7 @@ impl ListArena {
         if list.len <= room {
             let new = longest.len as usize..ints.len();
             self.ints[list.range()][new.clone()].copy_from_slice(&ints[new]);
-            *self.longest(key) = Room { list, room };
+            known_room.list = list;
             return Ok(list);
         }
         let list = self.push(ints)?;
@@ -78,15 +79,15 @@ impl ListArena {
         let end = list.start as usize + room as usize;
         room_for(end)?;
         self.ints.resize(end, 0);
-        *self.longest(key) = Room { list, room };
+        *Self::longest(&mut self.longest, key) = Room { list, room };
         Ok(list)
     }
 
     /// What is known of a key, which from now on is the first of its slot.
     #[inline]
-    fn longest(&mut self, key: Cell) -> &mut Room {
-        if self.longest.is_empty() {
-            self.longest.resize(SLOTS, [FREE; 2]);
+    fn longest(table: &mut Vec<[(Cell, Room); 2]>, key: Cell) -> &mut Room {
+        if table.is_empty() {
+            table.resize(SLOTS, [FREE; 2]);
         }
         let number = match key {
             Cell::Int(n) => n as u64,
@@ -94,7 +95,7 @@ impl ListArena {
             _ => 1 << 62,
         };
         let slot = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.ilog2());
-        let [first, second] = &mut self.longest[slot as usize];
+        let [first, second] = &mut table[slot as usize];
         if first.0 != key {
             std::mem::swap(first, second);
             if first.0 != key {

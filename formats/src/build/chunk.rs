@@ -1,18 +1,18 @@
 //! Rows that may still change, and how they become Arrow arrays.
 
-use std::borrow::Cow;
 use std::mem::take;
 
-use arrow_array::{BooleanArray, Int64Array, UInt16Array, UInt32Array, UInt64Array};
-use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_array::{BooleanArray, Int64Array, UInt16Array, UInt64Array};
+use arrow_buffer::{BooleanBuffer, OffsetBuffer};
 
+use super::cells::{Cells, LIST, Mops, NIL, SET};
 use super::{NO_CODE, NO_INDEX, NO_TEXT, intern};
 use crate::columns::{
     ExtraBuilder, ExtraCol, ListCol, Scalar, ScalarBuilder, ScalarCol, TxnCol, ValueBuilder, ValueCol, optional,
     validity,
 };
 use crate::error::Result;
-use crate::event::{Arenas, Cell, Mop, NONE, Span, TextId};
+use crate::event::{Arenas, Cell, NONE, Span, TextId};
 use crate::history::{Chunk, Shared, Status, is_read};
 use crate::lists::ListArena;
 
@@ -32,8 +32,11 @@ impl<T: Copy + PartialEq> Rare<T> {
         self.values.get(r).copied().unwrap_or(self.none)
     }
 
+    #[inline]
     pub(super) fn set(&mut self, r: usize, value: T) {
-        if let Some(old) = self.values.get_mut(r) {
+        if r == self.values.len() && value != self.none {
+            self.values.push(value);
+        } else if let Some(old) = self.values.get_mut(r) {
             *old = value;
         } else if value != self.none {
             self.values.resize(r, self.none);
@@ -65,8 +68,8 @@ pub(super) struct OpenChunk {
     pub(super) invoke_time: Vec<i64>,
     pub(super) complete_time: Vec<i64>,
     pub(super) key: Rare<Scalar>,
-    pub(super) input: Vec<Cell>,
-    pub(super) output: Vec<Cell>,
+    pub(super) input: Cells,
+    pub(super) output: Cells,
     pub(super) txn: Rare<Span>,
     pub(super) error: Rare<u32>,
     pub(super) node: Rare<u32>,
@@ -77,7 +80,7 @@ pub(super) struct OpenChunk {
     /// Elements of lists and sets: packed, they are the columns' items as they are.
     pub(super) ints: ListArena,
     pub(super) cells: Vec<Cell>,
-    pub(super) mops: Vec<Mop>,
+    pub(super) mops: Mops,
 }
 
 pub(super) const NO_TXN: Span = Span { start: u32::MAX, len: 0 };
@@ -110,8 +113,8 @@ impl Default for OpenChunk {
             invoke_time: Vec::new(),
             complete_time: Vec::new(),
             key: Rare::new(Scalar::Nil),
-            input: Vec::new(),
-            output: Vec::new(),
+            input: Cells::default(),
+            output: Cells::default(),
             txn: Rare::new(NO_TXN),
             error: Rare::new(NO_TEXT),
             node: Rare::new(NO_TEXT),
@@ -120,16 +123,16 @@ impl Default for OpenChunk {
             invoke_extra: Vec::new(),
             ints: ListArena::default(),
             cells: Vec::new(),
-            mops: Vec::new(),
+            mops: Mops::default(),
         }
     }
 }
 
 /// Does a completion's transaction say what its invocation's said, and what the reads returned?
 pub(super) fn refines(chunk: &OpenChunk, invoked: Span, completed: Span, is_read: impl Fn(TextId) -> bool) -> bool {
-    let (a, b) = (&chunk.mops[invoked.range()], &chunk.mops[completed.range()]);
+    let (a, b) = (chunk.mops.of(invoked), chunk.mops.of(completed));
     a.len() == b.len()
-        && a.iter().zip(b).all(|(a, b)| {
+        && a.zip(b).all(|(a, b)| {
             a.f == b.f
                 && a.key == b.key
                 && if is_read(a.f) {
@@ -162,8 +165,13 @@ impl OpenChunk {
     }
 
     pub(super) fn write_edn(&self, cell: Cell, shared: &Shared, out: &mut String) {
-        let OpenChunk { ints, cells, mops, .. } = self;
-        Arenas { ints: ints.ints(), cells, mops, texts: &shared.texts, functions: &shared.functions }
+        let OpenChunk { ints, cells, .. } = self;
+        // Of micro-operations only those that are written are put together.
+        let (cell, mops) = match cell {
+            Cell::Txn(span) => (Cell::Txn(Span { start: 0, len: span.len }), self.mops.of(span).collect()),
+            other => (other, Vec::new()),
+        };
+        Arenas { ints: ints.ints(), cells, mops: &mops, texts: &shared.texts, functions: &shared.functions }
             .write_edn(cell, out);
     }
 
@@ -207,65 +215,46 @@ impl OpenChunk {
 
     /// A column of these cells. Cells of integers, and of texts, become columns one shape at a time; any other vector
     /// makes them all go one by one.
-    fn values<'a>(
-        &self,
-        cells: impl ExactSizeIterator<Item = &'a Cell> + Clone,
-        shared: &mut Shared,
-    ) -> Result<ValueCol> {
-        let kinds = Kinds::of(cells.clone());
-        if kinds.other {
-            let elements = |c: &Cell| if let Cell::List(span) | Cell::Seq(span) = c { span.len as usize } else { 0 };
-            let mut out = ValueBuilder::with_capacity(cells.len(), cells.clone().map(elements).sum());
-            for &cell in cells {
+    fn values(&self, cells: &Cells, shared: &mut Shared) -> Result<ValueCol> {
+        if cells.any_mixed() {
+            let all = || (0..cells.len()).map(|i| cells.get(i));
+            let elements = |c| if let Cell::List(span) | Cell::Seq(span) = c { span.len as usize } else { 0 };
+            let mut out = ValueBuilder::with_capacity(cells.len(), all().map(elements).sum());
+            for cell in all() {
                 self.push_value(cell, shared, &mut out)?;
             }
             return Ok(out.finish());
         }
-        let list = |c: &Cell| if let Cell::List(span) = c { Some(*span) } else { None };
-        let set = |c: &Cell| if let Cell::Set(span) = c { Some(*span) } else { None };
-        Ok(ValueCol {
-            lists: kinds.list.then(|| self.lists(cells.clone().map(list))),
-            sets: kinds.set.then(|| self.lists(cells.clone().map(set))),
-            scalars: scalars(cells, kinds),
-        })
-    }
-
-    /// Views of the arena, which becomes their items when the chunk is packed.
-    fn lists(&self, spans: impl ExactSizeIterator<Item = Option<Span>> + Clone) -> ListCol {
-        let bounds = spans.clone().map(Option::unwrap_or_default);
-        ListCol {
-            starts: bounds.clone().map(|s| s.start as i32).collect(),
-            ends: bounds.map(|s| (s.start + s.len) as i32).collect(),
-            nulls: validity_of(spans.map(|s| s.is_some())),
-            items: ScalarCol::default(),
-        }
+        Ok(ValueCol { lists: cells.lists(LIST), sets: cells.lists(SET), scalars: cells.scalars() })
     }
 
     fn txns(&self, txn: &[Span], shared: &mut Shared) -> Result<TxnCol> {
         let reads: Vec<bool> = shared.functions.iter().map(is_read).collect();
-        let mops = self.mops_in_order(txn);
+        let gathered = self.mops_in_order(txn);
+        let mops = gathered.as_ref().unwrap_or(&self.mops);
+        let (f, values) = (mops.functions(), mops.values());
         let (mut offsets, mut known) = (Vec::with_capacity(txn.len() + 1), Vec::with_capacity(mops.len()));
         offsets.push(0i32);
         for (r, span) in txn.iter().enumerate() {
             // An acknowledgement that says something else than a transaction says nothing of what was read.
-            let ok = self.status[r] == Status::Ok as u8 && self.output[r] == Cell::Nil;
-            let of_row = &mops[known.len()..][..span.len as usize];
-            known.extend(of_row.iter().map(|m| ok || m.value != Cell::Nil || !reads[m.f as usize]));
+            let ok = self.status[r] == Status::Ok as u8 && self.output.is(r, Cell::Nil);
+            known.resize(known.len() + span.len as usize, ok);
             offsets.push(known.len().min(i32::MAX as usize) as i32);
         }
-        let keys = mops.iter().map(|m| &m.key);
+        // Without a branch, for nobody foresees whether a read comes next.
+        let is_known = |i: usize| known[i] | (values.kinds()[i] != NIL) | !reads[usize::from(f[i])];
         Ok(TxnCol {
             offsets: OffsetBuffer::new(offsets.into()),
-            nulls: validity_of(txn.iter().map(|&t| t != NO_TXN)),
-            f: mops.iter().map(|m| m.f as u16).collect::<Vec<u16>>().into(),
-            key: scalars(keys.clone(), Kinds::of(keys)),
-            value: self.values(mops.iter().map(|m| &m.value), shared)?,
-            known: BooleanArray::from(known),
+            nulls: validity(txn.len(), |r| txn[r] != NO_TXN),
+            known: BooleanArray::new(BooleanBuffer::collect_bool(known.len(), is_known), None),
+            f: f.into(),
+            key: mops.keys().scalars(),
+            value: self.values(&values, shared)?,
         })
     }
 
-    /// The micro-operations of these transactions: mostly they lie in this very order.
-    fn mops_in_order(&self, txn: &[Span]) -> Cow<'_, [Mop]> {
+    /// The micro-operations of these transactions, if they are not all there are, in this very order, as they mostly are.
+    fn mops_in_order(&self, txn: &[Span]) -> Option<Mops> {
         let spans = || txn.iter().filter(|&&t| t != NO_TXN);
         let mut end = 0;
         let in_order = spans().all(|t| {
@@ -273,10 +262,8 @@ impl OpenChunk {
             end += t.len as usize;
             follows
         });
-        match in_order {
-            true => Cow::Borrowed(&self.mops[..end]),
-            false => Cow::Owned(spans().flat_map(|t| &self.mops[t.range()]).copied().collect()),
-        }
+        let all = in_order && end == self.mops.len();
+        (!all).then(|| self.mops.gather(spans().copied()))
     }
 
     /// Makes the arena the items of the columns that are views of it.
@@ -288,8 +275,8 @@ impl OpenChunk {
     /// Arrow arrays of these rows, of which none is left. The memory of what is no column is kept for the next rows.
     pub(super) fn pack(&mut self, shared: &mut Shared) -> Result<Chunk> {
         let rows = self.index.len();
-        let mut input = self.values(self.input.iter(), shared)?;
-        let mut output = self.values(self.output.iter(), shared)?;
+        let mut input = self.values(&self.input, shared)?;
+        let mut output = self.values(&self.output, shared)?;
         let mut txn = match self.txn.take(rows) {
             Some(spans) => Some(self.txns(&spans, shared)?),
             None => None,
@@ -329,59 +316,6 @@ impl OpenChunk {
         self.mops.clear();
         Ok(chunk)
     }
-}
-
-/// Which kinds of cells there are.
-#[derive(Clone, Copy)]
-struct Kinds {
-    nil: bool,
-    int: bool,
-    text: bool,
-    list: bool,
-    set: bool,
-    other: bool,
-}
-
-impl Kinds {
-    fn of<'a>(cells: impl Iterator<Item = &'a Cell>) -> Kinds {
-        // Without a branch a cell, for nobody foresees which kind comes next.
-        let seen = cells.fold(0, |seen, cell| seen | 1 << kind(cell));
-        let has = |kind: u8| seen & 1 << kind != 0;
-        Kinds { nil: has(0), int: has(1), text: has(2), list: has(3), set: has(4), other: has(5) }
-    }
-}
-
-#[inline]
-fn kind(cell: &Cell) -> u8 {
-    match cell {
-        Cell::Nil => 0,
-        Cell::Int(_) => 1,
-        Cell::Text(_) => 2,
-        Cell::List(_) => 3,
-        Cell::Set(_) => 4,
-        Cell::Seq(_) | Cell::Txn(_) => 5,
-    }
-}
-
-/// The scalars among these cells.
-fn scalars<'a>(cells: impl ExactSizeIterator<Item = &'a Cell> + Clone, kinds: Kinds) -> ScalarCol {
-    let int = |c: &Cell| if let Cell::Int(n) = c { *n } else { 0 };
-    let text = |c: &Cell| if let Cell::Text(t) = c { *t } else { 0 };
-    let only_ints = !(kinds.nil || kinds.text || kinds.list || kinds.set || kinds.other);
-    let ints = kinds.int.then(|| {
-        let nulls = if only_ints { None } else { validity_of(cells.clone().map(|c| matches!(c, Cell::Int(_)))) };
-        Int64Array::new(cells.clone().map(int).collect::<Vec<_>>().into(), nulls)
-    });
-    let texts = kinds.text.then(|| {
-        let nulls = validity_of(cells.clone().map(|c| matches!(c, Cell::Text(_))));
-        UInt32Array::new(cells.map(text).collect::<Vec<_>>().into(), nulls)
-    });
-    ScalarCol { ints, texts }
-}
-
-/// Which of these rows hold something, if not all do.
-fn validity_of(mut holds: impl ExactSizeIterator<Item = bool>) -> Option<NullBuffer> {
-    validity(holds.len(), |_| holds.next().unwrap_or(false))
 }
 
 fn pack_extras(mut fields: Vec<(u32, TextId, TextId)>, rows: usize) -> Option<ExtraCol> {

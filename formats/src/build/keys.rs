@@ -144,15 +144,17 @@ impl HistoryBuilder {
         };
         let special = (self.special.value, Cell::Text(self.special.bare_nil));
         let chunk = open_chunk(&mut self.chunks, at)?;
-        chunk.input[r] = chunk.pair(key, chunk.input[r])?;
+        let input = chunk.pair(key, chunk.input.get(r))?;
+        chunk.input.set(r, input);
         if chunk.complete_index[r] == NO_INDEX {
             return Ok(());
         }
-        if chunk.output[r] != special.1 {
-            chunk.output[r] = chunk.pair(key, chunk.output[r])?;
+        if !chunk.output.is(r, special.1) {
+            let output = chunk.pair(key, chunk.output.get(r))?;
+            chunk.output.set(r, output);
             return Ok(());
         }
-        chunk.output[r] = Cell::Nil;
+        chunk.output.set(r, Cell::Nil);
         let aside = chunk.extra.iter().position(|&(row, name, _)| (row as usize, name) == (r, special.0));
         let Some(aside) = aside else { return Ok(()) };
         // There is no key any more that it could contradict.

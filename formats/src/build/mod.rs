@@ -12,6 +12,7 @@
 //! What is malformed is an error that names both operations; with [`BuildOptions::lenient`] it is repaired, and counted
 //! by kind in [`Meta::repairs`](crate::history::Meta::repairs).
 
+mod cells;
 mod chunk;
 mod fields;
 mod keys;
@@ -24,7 +25,7 @@ use hashbrown::HashMap;
 
 use crate::columns::Scalar;
 use crate::error::{Place, ReadError, Result};
-use crate::event::{Cell, EventBatch, EventType, Mop, MopNames, NONE, Process, Span, TextId};
+use crate::event::{Cell, EventBatch, EventType, MopNames, NONE, Process, Span, TextId};
 use crate::faults::finish_faults;
 use crate::history::{ASIDE, BARE_NIL, CHUNK_ROWS, Chunk, History, KeyForm, Meta, Order, Shared, Status, is_read};
 use crate::text::TextPool;
@@ -138,8 +139,17 @@ struct Clients {
 impl Clients {
     const SMALL: usize = 1 << 16;
 
-    #[inline]
+    #[inline(always)]
     fn of(&mut self, p: i64) -> &mut ProcessState {
+        // What is below zero becomes very large.
+        match p as usize {
+            known if known < self.small.len() => &mut self.small[known],
+            _ => self.unknown(p),
+        }
+    }
+
+    #[cold]
+    fn unknown(&mut self, p: i64) -> &mut ProcessState {
         match usize::try_from(p) {
             Ok(small) if small < Self::SMALL => {
                 if small >= self.small.len() {
@@ -493,7 +503,7 @@ impl HistoryBuilder {
     /// The EDN text of the value that an open operation was invoked with.
     fn invoked_with(&mut self, op: OpenOp) -> Result<TextId> {
         let (chunk, r) = self.open_row(op.row)?;
-        let (key, cell) = (chunk.key.get(r), chunk.input[r]);
+        let (key, cell) = (chunk.key.get(r), chunk.input.get(r));
         let value = self.render(op.row as usize / CHUNK_ROWS, cell)?;
         if key == Scalar::Nil || self.keys.form == KeyForm::Field {
             return Ok(value);
@@ -617,7 +627,7 @@ impl HistoryBuilder {
         {
             let text = self.render(at, input)?;
             let chunk = open_chunk(&mut self.chunks, at)?;
-            chunk.input[r] = Cell::Text(text);
+            chunk.input.set(r, Cell::Text(text));
         }
         self.fields(e, remap, row, extras, true)?;
         Ok(OpenOp { row, f: e.f, place: e.place, index: e.index })
@@ -679,8 +689,8 @@ impl HistoryBuilder {
         match output {
             Cell::Txn(span) if invoked == NO_TXN => {
                 // The invocation was no transaction: what it was is kept beside.
-                if chunk.input[r] == Cell::Nil {
-                    chunk.input[r] = Cell::Text(bare_nil);
+                if chunk.input.is(r, Cell::Nil) {
+                    chunk.input.set(r, Cell::Text(bare_nil));
                 }
                 chunk.txn.set(r, span);
             }
@@ -690,16 +700,16 @@ impl HistoryBuilder {
                     chunk.txn.set(r, span);
                 } else {
                     let invoked_text =
-                        if chunk.input[r] == Cell::Nil { Some(self.render(at, Cell::Txn(invoked))?) } else { None };
+                        if chunk.input.is(r, Cell::Nil) { Some(self.render(at, Cell::Txn(invoked))?) } else { None };
                     let chunk = open_chunk(&mut self.chunks, at)?;
                     if let Some(text) = invoked_text {
-                        chunk.input[r] = Cell::Text(text);
+                        chunk.input.set(r, Cell::Text(text));
                     }
                     chunk.txn.set(r, span);
                 }
             }
-            Cell::Nil if invoked != NO_TXN => chunk.output[r] = Cell::Text(bare_nil),
-            cell => chunk.output[r] = cell,
+            Cell::Nil if invoked != NO_TXN => chunk.output.set(r, Cell::Text(bare_nil)),
+            cell => chunk.output.set(r, cell),
         }
         Ok(())
     }
@@ -756,17 +766,16 @@ impl HistoryBuilder {
             }
             Cell::Txn(span) => {
                 let start = chunk.mops.len() as u32;
-                chunk.mops.reserve(span.len as usize);
                 for &mop in &batch.mops[span.range()] {
-                    let f = u32::from(self.function(remap, &batch.texts, mop.f)?);
+                    let f = self.function(remap, &batch.texts, mop.f)?;
                     let key = self.import_plain(e, remap, at, mop.key)?;
                     let value = match mop.value {
-                        Cell::List(span) if self.reads[f as usize] => Cell::List(
+                        Cell::List(span) if self.reads[usize::from(f)] => Cell::List(
                             open_chunk(&mut self.chunks, at)?.ints.push_read(key, &batch.ints[span.range()])?,
                         ),
                         value => self.import_plain(e, remap, at, value)?,
                     };
-                    open_chunk(&mut self.chunks, at)?.mops.push(Mop { f, key, value });
+                    open_chunk(&mut self.chunks, at)?.mops.push(f, key, value);
                 }
                 Cell::Txn(Span { start, len: span.len })
             }
@@ -776,7 +785,7 @@ impl HistoryBuilder {
     /// Is an invocation's transaction what would be written for its micro-operations (no read with a value)?
     fn is_plain_invocation(&self, at: usize, span: Span) -> bool {
         let Slot::Open(chunk) = &self.chunks[at] else { return true };
-        chunk.mops[span.range()].iter().all(|m| m.value == Cell::Nil || !self.reads[m.f as usize])
+        chunk.mops.of(span).all(|m| m.value == Cell::Nil || !self.reads[m.f as usize])
     }
 
     /// The id of the EDN text of a chunk's cell.

@@ -2,8 +2,8 @@
 //! a value of integers or a transaction of those.
 //!
 //! The idea: what is written here is what the general way of the parent module would write, with neither look-ups nor
-//! copies. Whether an event is plain is decided before anything is written, but for arenas, whose ends are put back:
-//! `false` means that nothing happened yet, and the general way, which knows every case, takes the event. A property
+//! copies. Whether an event is plain is decided before anything is written, but for arenas, which are put back, and lists that
+//! were read, which are found again: `false` means that nothing happened yet, and the general way, which knows every case, takes the event. A property
 //! test holds the two together.
 
 use super::chunk::{NO_TXN, OpenChunk};
@@ -78,18 +78,20 @@ impl OpenChunk {
     #[inline]
     fn begin_plainly(&mut self, e: &At<'_>, tables: &Tables<'_>, p: i64) -> Result<bool> {
         let mut txn = NO_TXN;
-        let input = match e.value() {
-            plain @ (Cell::Nil | Cell::Int(_)) => plain,
-            Cell::List(span) => Cell::List(self.ints.push(&tables.ints[span.range()])?),
+        // Each kind is pushed where it is known.
+        match e.value() {
+            Cell::Nil => self.input.push(Cell::Nil),
+            Cell::Int(n) => self.input.push(Cell::Int(n)),
+            Cell::List(span) => self.input.push(Cell::List(self.ints.push(&tables.ints[span.range()])?)),
             Cell::Txn(span) => match self.import_mops(&tables.mops[span.range()], tables) {
                 Some(span) => {
                     txn = span;
-                    Cell::Nil
+                    self.input.push(Cell::Nil);
                 }
                 None => return Ok(false),
             },
             _ => return Ok(false),
-        };
+        }
         let r = self.index.len();
         self.open += 1;
         self.index.push(e.index as u64);
@@ -99,31 +101,25 @@ impl OpenChunk {
         self.f.push(e.f);
         self.invoke_time.push(e.time);
         self.complete_time.push(NONE);
-        self.input.push(input);
         self.output.push(Cell::Nil);
         self.txn.set(r, txn);
         Ok(true)
     }
 
     /// Copies the micro-operations of an invocation, if all are plain and no read says what it read.
+    #[inline(never)]
     fn import_mops(&mut self, mops: &[Mop], tables: &Tables<'_>) -> Option<Span> {
         let start = self.mops.len();
-        for mop in mops {
-            let f = tables.functions[mop.f as usize];
-            let key = plain_key(mop.key, tables);
+        for &Mop { f, key, value } in mops {
+            let f = tables.functions[f as usize];
+            // Without a branch, for nobody foresees whether a read comes next.
             let plain = f < u32::from(NO_CODE)
-                && match mop.value {
-                    Cell::Nil => true,
-                    Cell::Int(_) => !tables.reads[f as usize],
-                    _ => false,
-                };
-            match key {
-                Some(key) if plain => self.mops.push(Mop { f, key, value: mop.value }),
-                _ => {
-                    self.mops.truncate(start);
-                    return None;
-                }
-            }
+                && matches!(value, Cell::Nil) | (matches!(value, Cell::Int(_)) & !tables.reads[f as usize]);
+            let Some(key) = plain_key(key, tables).filter(|_| plain) else {
+                self.mops.truncate(start);
+                return None;
+            };
+            self.mops.push_plain(f as u16, key, if let Cell::Int(n) = value { Some(n) } else { None });
         }
         Some(Span { start: start as u32, len: mops.len() as u32 })
     }
@@ -138,8 +134,9 @@ impl OpenChunk {
                 }
             }
             _ if invoked != NO_TXN => return Ok(false),
-            plain @ (Cell::Nil | Cell::Int(_)) => self.output[r] = plain,
-            Cell::List(span) => self.output[r] = Cell::List(self.ints.push(&tables.ints[span.range()])?),
+            Cell::Nil => self.output.set(r, Cell::Nil),
+            Cell::Int(n) => self.output.set(r, Cell::Int(n)),
+            Cell::List(span) => self.output.set(r, Cell::List(self.ints.push(&tables.ints[span.range()])?)),
             _ => return Ok(false),
         }
         self.open -= 1;
@@ -151,30 +148,48 @@ impl OpenChunk {
 
     /// Writes what a transaction read into the micro-operations that it was invoked with, if the completion says the same
     /// but for that; says whether it did.
+    #[inline(never)]
     fn refine(&mut self, invoked: Span, completed: &[Mop], tables: &Tables<'_>) -> Result<bool> {
         if invoked.len as usize != completed.len() {
             return Ok(false);
         }
-        for (ours, mop) in self.mops[invoked.range()].iter().zip(completed) {
-            let same_value = match mop.value {
-                _ if tables.reads[ours.f as usize] => {
-                    ours.value == Cell::Nil && matches!(mop.value, Cell::Nil | Cell::Int(_) | Cell::List(_))
-                }
-                value => matches!(value, Cell::Nil | Cell::Int(_)) && value == ours.value,
-            };
-            let same_f = tables.functions[mop.f as usize] == ours.f;
-            if !(same_f && same_value && plain_key(mop.key, tables) == Some(ours.key)) {
-                return Ok(false);
-            }
-        }
         for (i, mop) in completed.iter().enumerate() {
             let at = invoked.start as usize + i;
-            self.mops[at].value = match mop.value {
-                Cell::List(span) => Cell::List(self.ints.push_read(self.mops[at].key, &tables.ints[span.range()])?),
-                value => value,
-            };
+            let f = self.mops.f(at);
+            let reads = tables.reads[usize::from(f)];
+            let unread = self.mops.value_is(at, Cell::Nil);
+            let plain = tables.functions[mop.f as usize] == u32::from(f)
+                && plain_key(mop.key, tables).is_some_and(|key| self.mops.key_is(at, key))
+                && match mop.value {
+                    Cell::Nil => unread,
+                    Cell::Int(_) => (reads & unread) | (!reads & self.mops.value_is(at, mop.value)),
+                    Cell::List(_) => reads & unread,
+                    _ => false,
+                };
+            if !plain {
+                self.unread(invoked.start as usize..at, tables);
+                return Ok(false);
+            }
+            match mop.value {
+                Cell::List(span) => {
+                    let list = self.ints.push_read(self.mops.key(at), &tables.ints[span.range()])?;
+                    self.mops.set_value(at, Cell::List(list));
+                }
+                Cell::Int(n) => self.mops.set_value(at, Cell::Int(n)),
+                _ => {}
+            }
         }
         Ok(true)
+    }
+
+    /// Takes back what [`Self::refine`] wrote, but for elements of lists.
+    #[cold]
+    fn unread(&mut self, refined: std::ops::Range<usize>, tables: &Tables<'_>) {
+        for at in refined {
+            if tables.reads[usize::from(self.mops.f(at))] {
+                self.mops.set_value(at, Cell::Nil);
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, UInt16Array,
     UInt32Array, UInt64Array,
 };
-use arrow_buffer::{ArrowNativeType, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
 use crate::columns::{
@@ -819,7 +819,7 @@ impl Pools {
         let sets = column("set").filter(|a| is_list(a.data_type())).map(|a| self.sets("txn.set", a)).transpose()?;
         let known = match column("known").and_then(|a| a.as_boolean_opt()) {
             Some(known) if known.null_count() == 0 => known.clone(),
-            _ => BooleanArray::from(vec![true; mops.len()]),
+            _ => BooleanArray::new(BooleanBuffer::new_set(mops.len()), None),
         };
         let mut value = ValueCol { scalars: value, lists: lists.flatten(), sets: sets.flatten() };
         one_shape(&value, mops.len())

@@ -14,7 +14,7 @@
 //! Memory: two blocks, and the batches of two blocks; a single form may grow the block up to 256 MiB.
 
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::sync::{Mutex, PoisonError};
 
 use memchr::{memchr, memchr_iter};
@@ -110,7 +110,10 @@ pub(crate) fn read_in_blocks(
 /// Bytes of the input that are in memory.
 #[derive(Default)]
 struct Block {
-    bytes: Vec<u8>,
+    /// They, and room for more.
+    buffer: Vec<u8>,
+    /// How many there are.
+    len: usize,
     /// Is this the end of the input?
     last: bool,
 }
@@ -119,17 +122,42 @@ struct Block {
 const HEADROOM: usize = 64 << 10;
 
 impl Block {
-    fn append(&mut self, input: &mut dyn Read, len: usize) -> Result<()> {
-        let read = input.take(len as u64).read_to_end(&mut self.bytes)?;
-        self.last = read < len;
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+
+    /// Reads so many more bytes, or all that are left.
+    fn append(&mut self, input: &mut dyn Read, more: usize) -> Result<()> {
+        let end = self.len + more;
+        if self.buffer.is_empty() {
+            // Pages that are not touched cost nothing.
+            self.buffer = vec![0; end];
+        } else if self.buffer.len() < end {
+            self.buffer.resize(end, 0);
+        }
+        while self.len < end {
+            match input.read(&mut self.buffer[self.len..end]) {
+                Ok(0) => {
+                    self.last = true;
+                    break;
+                }
+                Ok(n) => self.len += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
         Ok(())
     }
 
+    /// Forgets the bytes before this one.
+    fn forget(&mut self, pos: usize) {
+        self.buffer.copy_within(pos..self.len, 0);
+        self.len -= pos;
+    }
+
     /// A block with headroom, which [`Self::prepend`] needs.
-    fn with_headroom(input: &mut dyn Read, len: usize, mut bytes: Vec<u8>) -> Result<Block> {
-        bytes.clear();
-        bytes.resize(HEADROOM, 0);
-        let mut block = Block { bytes, last: false };
+    fn with_headroom(input: &mut dyn Read, len: usize, buffer: Vec<u8>) -> Result<Block> {
+        let mut block = Block { buffer, len: HEADROOM, last: false };
         block.append(input, len)?;
         Ok(block)
     }
@@ -138,11 +166,12 @@ impl Block {
     fn prepend(&mut self, rest: &[u8]) -> usize {
         match HEADROOM.checked_sub(rest.len()) {
             Some(start) => {
-                self.bytes[start..HEADROOM].copy_from_slice(rest);
+                self.buffer[start..HEADROOM].copy_from_slice(rest);
                 start
             }
             None => {
-                self.bytes.splice(..HEADROOM, rest.iter().copied());
+                self.buffer.splice(..HEADROOM, rest.iter().copied());
+                self.len += rest.len() - HEADROOM;
                 0
             }
         }
@@ -159,13 +188,13 @@ fn read_alone(
 ) -> Result<()> {
     let mut shard = Shard::default();
     loop {
-        let end = block.bytes.len();
+        let end = block.bytes().len();
         driver.parse_to(&block, end, &mut shard, &mut |shard| shard.hand_over(&mut *sink))?;
         if block.last {
             return shard.hand_over(&mut *sink);
         }
         let more = driver.next_read(&block, sizes)?;
-        block.bytes.drain(..std::mem::take(&mut driver.pos));
+        block.forget(std::mem::take(&mut driver.pos));
         block.append(input, more)?;
     }
 }
@@ -202,11 +231,11 @@ fn read_together(
         driver.accept(pieces, &block, &pool, &mut ready)?;
         let Some(mut next) = next else { return deliver_all(&mut ready, &pool, sink) };
         let more = driver.next_read(&block, sizes)?;
-        driver.pos = next.prepend(&block.bytes[driver.pos..]);
+        driver.pos = next.prepend(&block.bytes()[driver.pos..]);
         if !next.last && more > sizes.block {
             next.append(input, more - sizes.block)?;
         }
-        spare = std::mem::replace(&mut block, next).bytes;
+        spare = std::mem::replace(&mut block, next).buffer;
     }
 }
 
@@ -255,7 +284,7 @@ impl Piece {
         let (mut pos, mut lines, mut any) = (self.start, 0, false);
         loop {
             let mut shard = pool.take();
-            let run = shard.run(&block.bytes, pos..self.limit, block.last, self.first && !any, lines);
+            let run = shard.run(block.bytes(), pos..self.limit, block.last, self.first && !any, lines);
             pos = run.pos;
             lines += run.lines;
             any |= run.any;
@@ -311,14 +340,14 @@ enum Flow {
 
 impl Driver {
     fn new(block: &Block) -> Self {
-        let pos = if block.bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        let pos = if block.bytes().starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         Driver { pos, line: 1, stack: Vec::new(), begun: false, phase: Phase::Events }
     }
 
     /// How much more to read: a block, and more where a block was not enough for one form, so that the time taken to
     /// parse the form again and again stays linear.
     fn next_read(&self, block: &Block, sizes: Sizes) -> Result<usize> {
-        let rest = block.bytes.len() - self.pos;
+        let rest = block.bytes().len() - self.pos;
         if rest > MAX_FORM {
             let what = format!("a single form is longer than {} MiB", MAX_FORM >> 20);
             return Err(ReadError::new(what).at(Place::Line(self.line)).hint("is a bracket or a quote not closed?"));
@@ -328,13 +357,13 @@ impl Driver {
 
     /// The block cut where events may begin. The first piece does begin where it says.
     fn pieces(&self, block: &Block, sizes: Sizes) -> Vec<Piece> {
-        let end = block.bytes.len();
+        let end = block.bytes().len();
         let mut starts = vec![self.pos];
         let mut from = self.pos;
         while from.saturating_add(sizes.piece) < end {
             from += sizes.piece;
             let cut =
-                if sizes.anywhere { Some(from) } else { guess(&block.bytes[..end.min(from + sizes.piece)], from) };
+                if sizes.anywhere { Some(from) } else { guess(&block.bytes()[..end.min(from + sizes.piece)], from) };
             if let Some(cut) = cut {
                 starts.push(cut);
                 from = cut;
@@ -369,7 +398,7 @@ impl Driver {
             flow = self.follow(block, piece.run)?;
         }
         if flow != Flow::More {
-            self.parse_again(block, block.bytes.len(), pool, ready)?;
+            self.parse_again(block, block.bytes().len(), pool, ready)?;
         }
         Ok(())
     }
@@ -404,7 +433,7 @@ impl Driver {
         loop {
             let flow = match self.phase {
                 Phase::Events => {
-                    let run = shard.run(&block.bytes, self.pos..limit, block.last, !self.begun, self.line);
+                    let run = shard.run(block.bytes(), self.pos..limit, block.last, !self.begun, self.line);
                     let full = matches!(run.stop, Ok(Stop::Full));
                     let flow = self.follow(block, run)?;
                     if full {
@@ -417,7 +446,7 @@ impl Driver {
             };
             match flow {
                 Flow::On => {}
-                Flow::Limit if block.last && self.pos == block.bytes.len() => {
+                Flow::Limit if block.last && self.pos == block.bytes().len() => {
                     self.nothing_open()?;
                     return Ok(flow);
                 }
@@ -441,12 +470,12 @@ impl Driver {
                 Ok(Flow::On)
             }
             Ok(Stop::Bracket) => self.bracket(block),
-            Err(fault) => Err(fault.error(&block.bytes, self.pos, self.line)),
+            Err(fault) => Err(fault.error(block.bytes(), self.pos, self.line)),
         }
     }
 
     fn bracket(&mut self, block: &Block) -> Result<Flow> {
-        let bracket = block.bytes[self.pos];
+        let bracket = block.bytes()[self.pos];
         if matches!(bracket, b'[' | b'(') {
             if self.stack.is_empty() && self.begun {
                 return self.refuse("a vector or list begins after operations that stand alone");
@@ -516,15 +545,15 @@ impl Driver {
 
     /// Goes where `step` goes: `Limit` when it says so, `More` when it runs out of bytes.
     fn step(&mut self, block: &Block, step: impl FnOnce(&mut Cursor<'_>) -> Scan<bool>) -> Result<Flow> {
-        let mut cursor = Cursor::new(&block.bytes, self.pos, block.last);
+        let mut cursor = Cursor::new(block.bytes(), self.pos, block.last);
         match step(&mut cursor) {
             Ok(there) => {
-                self.line += newlines(&block.bytes[self.pos..cursor.pos]);
+                self.line += newlines(&block.bytes()[self.pos..cursor.pos]);
                 self.pos = cursor.pos;
                 Ok(if there { Flow::Limit } else { Flow::On })
             }
             Err(fault) if !block.last && matches!(*fault, Fault::End { .. }) => Ok(Flow::More),
-            Err(fault) => Err(fault.error(&block.bytes, self.pos, self.line)),
+            Err(fault) => Err(fault.error(block.bytes(), self.pos, self.line)),
         }
     }
 

@@ -9,12 +9,13 @@
 
 use std::cmp::Ordering::{Equal, Less};
 use std::collections::HashSet;
+use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::edn::token::{Cursor, Fault, Scan, is_end, newlines, utf8};
 use crate::edn::value::shorten;
 use crate::event::{
-    Cell, Event, EventBatch, EventType, Mop, MopNames, NONE, Process, Span, TextId, field_name, is_keyword_name,
+    Cell, EventBatch, EventType, Mop, MopNames, NONE, Process, Span, TextId, field_name, is_keyword_name,
 };
 use crate::value::Value;
 
@@ -106,15 +107,19 @@ impl Shard {
     pub(crate) fn run(&mut self, bytes: &[u8], range: Range<usize>, last: bool, first: bool, line: u64) -> Run {
         let Range { start, end: limit } = range;
         let mut cursor = Cursor::new(bytes, start, last);
-        let (mut end, mut counted, mut lines, mut any, mut broken) = (start, start, 0, false, true);
+        let (mut end, mut counted, mut lines, mut any) = (start, start, 0, false);
         let stop = loop {
-            if let Err(fault) = cursor.skip_trivia(0) {
-                break Err(fault);
+            // Usually an event is one line, and the next event the next line: nothing to skip or to count.
+            if !cursor.breaks && bytes[end..].starts_with(b"\n{") {
+                cursor.pos += 1;
+                lines += 1;
+            } else {
+                if let Err(fault) = cursor.skip_trivia(0) {
+                    break Err(fault);
+                }
+                lines += newlines(&bytes[counted..cursor.pos]);
             }
             let at = cursor.pos;
-            // Usually an event is one line, and the next event the next line: nothing to count.
-            let next_line = !broken && at == end + 1 && bytes[end] == b'\n';
-            lines += if next_line { 1 } else { newlines(&bytes[counted..at]) };
             counted = at;
             cursor.breaks = false;
             let step = match cursor.peek() {
@@ -125,7 +130,6 @@ impl Shard {
             match step {
                 Ok(stop) => {
                     end = cursor.pos;
-                    broken = cursor.breaks;
                     any |= stop.is_none();
                     match stop {
                         None if self.is_full() => break Ok(Stop::Full),
@@ -197,16 +201,13 @@ impl Shard {
         if self.batch.value.len() == self.batch.len() {
             self.batch.value.push(Cell::Nil);
         }
-        let Fields { index, time, process, f, .. } = fields;
-        self.batch.push_but_value(Event {
-            place,
-            index: (index != NONE).then_some(index),
-            time: (time != NONE).then_some(time),
-            kind,
-            process,
-            f,
-            value: Cell::Nil,
-        });
+        let batch = &mut self.batch;
+        batch.place.push(place);
+        batch.index.push(fields.index);
+        batch.time.push(fields.time);
+        batch.kind.push(kind);
+        batch.process.push(fields.process);
+        batch.f.push(fields.f);
         Ok(None)
     }
 
@@ -214,17 +215,22 @@ impl Shard {
     #[inline]
     fn fields(&mut self, cursor: &mut Cursor<'_>, fields: &mut Fields, first: bool) -> Scan<Option<Stop>> {
         let open = cursor.pos;
-        cursor.pos += 1;
-        let mut last = None;
+        let (mut last, mut foreseen) = (None, self.usual_fields(cursor, fields));
+        if foreseen.is_none() {
+            cursor.pos += 1;
+        }
         loop {
-            let field = match last.and_then(|last| self.after.ahead(cursor, last)) {
+            let field = match foreseen {
                 Some(field) => field,
-                None => match self.next(cursor, fields, open, first)? {
+                None => match self.next(cursor, fields.kind.is_none(), open, first)? {
                     Next::Field(field) => {
                         self.after.learn(last, field);
                         field
                     }
-                    Next::Other => continue,
+                    Next::Other => {
+                        foreseen = last.and_then(|last| self.after.ahead(cursor, last));
+                        continue;
+                    }
                     Next::End(stop) => return Ok(stop),
                 },
             };
@@ -242,11 +248,48 @@ impl Shard {
                     self.cell_for(cursor, open, |shard, cell| shard.batch.value.push(cell))?;
                 }
             }
+            if cursor.peek() == Some(b'}') {
+                cursor.pos += 1;
+                return Ok(None);
+            }
+            foreseen = self.after.ahead(cursor, field);
         }
     }
 
-    /// The name of the next field, or all of an entry that is none of the six.
-    fn next(&mut self, cursor: &mut Cursor<'_>, fields: &Fields, open: usize, first: bool) -> Scan<Next> {
+    /// Reads the fields of the map here as far as it is written as Jepsen and we write it: these fields, in this order, with
+    /// nothing but a comma and a space between them. Gives the field whose value comes next, the process or a later one;
+    /// where that is not so, nothing is read.
+    #[inline(always)]
+    fn usual_fields(&self, cursor: &mut Cursor<'_>, fields: &mut Fields) -> Option<Field> {
+        let mut rest = behind(cursor.bytes.get(cursor.pos..)?, b"{:index ")?;
+        let index = usual_int(&mut rest)?;
+        rest = behind(rest, b", :time ")?;
+        let time = usual_int(&mut rest)?;
+        rest = behind(rest, b", :type ")?;
+        let (kind, len) = usual_kind(u64::from_le_bytes(*rest.first_chunk()?))?;
+        rest = behind(&rest[len..], b", :process ")?;
+        (fields.index, fields.time, fields.kind) = (index, time, Some(kind));
+        cursor.pos = cursor.bytes.len() - rest.len();
+        let process = usual_int(&mut rest);
+        let (Some(process), Some(rest)) = (process, behind(rest, b", :f ")) else { return Some(Field::Process) };
+        fields.process = Process::Client(process);
+        cursor.pos = cursor.bytes.len() - rest.len();
+        let Some((f, rest)) = self.usual_function(rest) else { return Some(Field::F) };
+        fields.f = Some(f);
+        cursor.pos = cursor.bytes.len() - rest.len();
+        Some(Field::Value)
+    }
+
+    /// The name of a function that was seen before, and what comes behind it and the key of the value.
+    #[inline(always)]
+    fn usual_function<'a>(&self, bytes: &'a [u8]) -> Option<(TextId, &'a [u8])> {
+        let rest = behind(bytes, b":")?;
+        let (f, len) = self.memo.find_word(u64::from_le_bytes(*rest.first_chunk()?))?;
+        Some((f, behind(&rest[len..], b", :value ")?))
+    }
+
+    /// The name of the next field, or all of an entry that is none of the six; `untyped` tells that no type was read yet.
+    fn next(&mut self, cursor: &mut Cursor<'_>, untyped: bool, open: usize, first: bool) -> Scan<Next> {
         cursor.skip_spaces();
         match cursor.peek() {
             Some(b':') => {}
@@ -267,7 +310,7 @@ impl Shard {
         let name = cursor.token()?;
         match field(&name[1..]) {
             Some(field) => Ok(Next::Field(field)),
-            None if first && fields.kind.is_none() && name == b":history" => {
+            None if first && untyped && name == b":history" => {
                 cursor.skip_trivia(0)?;
                 Ok(Next::End(Some(Stop::History)))
             }
@@ -461,7 +504,7 @@ impl Shard {
         cursor.skip_spaces();
         let elements = if !matches!(cursor.peek()?, b'[' | b'(') {
             let start = self.batch.ints.len();
-            if self.quick_ints(cursor, close) {
+            if read_ints(cursor, close, &mut self.batch.ints) != Read::Part {
                 let ints = span(start, self.batch.ints.len());
                 return Some(keep(self, Cell::List(ints)));
             }
@@ -480,70 +523,25 @@ impl Shard {
         Some(keep(self, Cell::Seq(elements)))
     }
 
-    /// A vector beside a key: what one list of that key has in common with the last one is not read again.
-    #[inline(always)]
-    fn quick_list(&mut self, cursor: &mut Cursor<'_>, key: i64) -> Option<Cell> {
-        let open = *cursor;
-        cursor.pos += 1;
-        let (text, start) = (cursor.pos, self.batch.ints.len());
+    /// A vector of integers, whose elements begin at `at`, beside a key, and where it ends: what one list of that key has in
+    /// common with the last one is not read again. Of any other vector, or one that breaks lines, nothing is read.
+    #[inline(never)]
+    fn quick_list(&mut self, bytes: &[u8], at: usize, key: i64) -> Option<(Span, usize)> {
+        let start = self.batch.ints.len();
         let last = self.lists.of(key);
-        let known = last.begins(&cursor.bytes[text..], &mut self.batch.ints);
-        cursor.pos += known;
-        let closed = known > 0 && cursor.bytes[cursor.pos] == b']';
-        cursor.pos += usize::from(known > 0);
-        if !closed && !self.quick_ints(cursor, b']') {
-            // Not only integers, or not at once.
-            self.batch.ints.truncate(start);
-            *cursor = open;
-            return self.quick_vector(cursor, 1, |_, cell| cell);
+        let known = last.begins(&bytes[at..], &mut self.batch.ints);
+        let mut end = at + known;
+        if known == 0 || bytes[end] != b']' {
+            let mut cursor = Cursor::new(bytes, end + usize::from(known > 0), false);
+            let read = read_ints(&mut cursor, b']', &mut self.batch.ints);
+            end = cursor.pos - 1;
+            if read == Read::Part || cursor.breaks {
+                self.batch.ints.truncate(start);
+                return None;
+            }
+            last.keep(known, &bytes[at..end], &self.batch.ints[start..], read == Read::Plain);
         }
-        if !closed {
-            self.lists.of(key).keep(known, &cursor.bytes[text..cursor.pos - 1], &self.batch.ints[start..]);
-        }
-        Some(Cell::List(span(start, self.batch.ints.len())))
-    }
-
-    /// The rest of a vector, as far as it is integers; says whether it is nothing else.
-    fn quick_ints(&mut self, cursor: &mut Cursor<'_>, close: u8) -> bool {
-        let ints = &mut self.batch.ints;
-        let mut at = *cursor;
-        let whole = loop {
-            // Elements of lists are mostly small and near each other: foreseen lengths beat computed ones.
-            match at.bytes.get(at.pos..at.pos + 3) {
-                Some(&[a @ b'0'..=b'9', b' ', _]) => {
-                    ints.push(i64::from(a - b'0'));
-                    at.pos += 2;
-                    continue;
-                }
-                Some(&[a @ b'0'..=b'9', b @ b'0'..=b'9', b' ']) => {
-                    ints.push(i64::from(a - b'0') * 10 + i64::from(b - b'0'));
-                    at.pos += 3;
-                    continue;
-                }
-                _ => {}
-            }
-            if let Some((n, after)) = short_int(&mut at) {
-                ints.push(n);
-                if after == b' ' {
-                    continue;
-                }
-                if after == close {
-                    break true;
-                }
-                at.pos -= 1;
-            }
-            at.skip_spaces();
-            match quick_int(&mut at) {
-                Some(n) => ints.push(n),
-                None => {
-                    let closed = at.peek() == Some(close);
-                    at.pos += usize::from(closed);
-                    break closed;
-                }
-            }
-        };
-        *cursor = at;
-        whole
+        Some((span(start, self.batch.ints.len()), end + 1))
     }
 
     /// The rest of a vector that begins with the integers from `start` on.
@@ -646,7 +644,24 @@ impl Shard {
 
     /// The rest of a vector whose first element looks like a micro-operation; all must be.
     fn quick_transaction(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<()> {
+        let mut at = cursor.pos;
         loop {
+            if let Some(end) = self.usual_mop(cursor.bytes, at) {
+                at = end;
+                match *cursor.bytes.get(at..at + 2)? {
+                    [b' ', b'['] => {
+                        at += 1;
+                        continue;
+                    }
+                    [b, _] if b == close => {
+                        cursor.pos = at + 1;
+                        return Some(());
+                    }
+                    _ => {}
+                }
+            }
+            cursor.pos = at;
+            cursor.skip_spaces();
             let b = cursor.peek()?;
             if b == close {
                 cursor.pos += 1;
@@ -656,39 +671,79 @@ impl Shard {
                 return None;
             }
             self.quick_mop(cursor, closing(b))?;
-            cursor.skip_spaces();
+            at = cursor.pos;
         }
     }
 
+    /// A micro-operation as most are: one of the last two names, a short integer, and nil, a short integer or a vector of
+    /// integers, with one space between them; where it ends. Of anything else nothing is read.
     #[inline(always)]
+    fn usual_mop(&mut self, bytes: &[u8], at: usize) -> Option<usize> {
+        let rest = behind(bytes.get(at..)?, b"[")?;
+        let (f, len) = self.memo.recent(u64::from_le_bytes(*rest.first_chunk()?))?;
+        let rest = &rest[len..];
+        let w = u64::from_le_bytes(*rest.first_chunk()?);
+        let (len, key) = digits(w);
+        if len == 0 || len == 8 || (w >> (8 * len)) as u8 != b' ' {
+            return None;
+        }
+        let (key, rest) = (key as i64, &rest[len + 1..]);
+        let w = u64::from_le_bytes(*rest.first_chunk()?);
+        let here = bytes.len() - rest.len();
+        if w as u8 == b'[' {
+            let (list, end) = self.quick_list(bytes, here + 1, key)?;
+            if bytes.get(end) != Some(&b']') {
+                self.batch.ints.truncate(list.start as usize);
+                return None;
+            }
+            self.batch.mops.push(Mop { f, key: Cell::Int(key), value: Cell::List(list) });
+            return Some(end + 1);
+        }
+        // Without a branch, for nobody foresees which of the two it is.
+        let is_nil = w & 0xff_ffff == word(b"nil");
+        let len = select_unpredictable(is_nil, 3, count_digits(w));
+        if len == 0 || len == 8 || (w >> (8 * len)) as u8 != b']' {
+            return None;
+        }
+        let value = match select_unpredictable(is_nil, None, Some(number(w, len) as i64)) {
+            Some(n) => Cell::Int(n),
+            None => Cell::Nil,
+        };
+        self.batch.mops.push(Mop { f, key: Cell::Int(key), value });
+        Some(here + len + 1)
+    }
+
+    /// A micro-operation of any kind that is quick.
+    #[inline(never)]
     fn quick_mop(&mut self, cursor: &mut Cursor<'_>, close: u8) -> Option<()> {
         cursor.pos += 1;
-        let f = match self.memo.recent(cursor) {
-            Some(f) => f,
+        let f = match load(cursor.bytes, cursor.pos).and_then(|w| self.memo.recent(w)) {
+            Some((f, len)) => {
+                cursor.pos += len;
+                f
+            }
             None => self.operation(cursor)?,
         };
         cursor.skip_spaces();
-        let key = match short_int(cursor) {
-            Some((n, _)) => {
-                cursor.pos -= 1;
-                Cell::Int(n)
+        let key = match cursor.peek()? {
+            b'-' | b'0'..=b'9' => Cell::Int(quick_int(cursor)?),
+            b'n' => {
+                quick_nil(cursor)?;
+                Cell::Nil
             }
-            None => match cursor.peek()? {
-                b'-' | b'0'..=b'9' => Cell::Int(quick_int(cursor)?),
-                b'n' => {
-                    quick_nil(cursor)?;
-                    Cell::Nil
-                }
-                _ => Cell::Text(self.quick_text(cursor)?),
-            },
+            _ => Cell::Text(self.quick_text(cursor)?),
         };
         cursor.skip_spaces();
-        match (cursor.peek()?, key) {
-            (b'[', Cell::Int(of)) => {
-                let value = self.quick_list(cursor, of)?;
-                self.batch.mops.push(Mop { f, key, value });
+        let list = match (cursor.peek()?, key) {
+            (b'[', Cell::Int(of)) => self.quick_list(cursor.bytes, cursor.pos + 1, of),
+            _ => None,
+        };
+        match list {
+            Some((list, end)) => {
+                cursor.pos = end;
+                self.batch.mops.push(Mop { f, key, value: Cell::List(list) });
             }
-            _ => self.quick_cell(cursor, 1, |shard, value| shard.batch.mops.push(Mop { f, key, value }))?,
+            None => self.quick_cell(cursor, 1, |shard, value| shard.batch.mops.push(Mop { f, key, value }))?,
         }
         cursor.skip_spaces();
         if cursor.peek()? != close {
@@ -699,7 +754,6 @@ impl Shard {
     }
 
     /// The name of a micro-operation.
-    #[inline(never)]
     fn operation(&mut self, cursor: &mut Cursor<'_>) -> Option<TextId> {
         let at = cursor.pos;
         if let Some(f) = self.quick_name(cursor) {
@@ -722,15 +776,8 @@ impl Shard {
         if cursor.peek()? != b':' {
             return None;
         }
-        let w = load(cursor.bytes, cursor.pos + 1)?;
-        let ends = zeros(w ^ 0x2020_2020_2020_2020) | zeros(w ^ 0x2c2c_2c2c_2c2c_2c2c);
-        let len = ends.trailing_zeros() / 8;
-        if len > 7 {
-            return None;
-        }
-        let name = w & ((1 << (8 * len)) - 1) | u64::from(len) << 56;
-        let id = self.memo.find_key(name)?;
-        cursor.pos += 1 + len as usize;
+        let (id, len) = self.memo.find_word(load(cursor.bytes, cursor.pos + 1)?)?;
+        cursor.pos += 1 + len;
         Some(id)
     }
 
@@ -783,6 +830,63 @@ impl Default for Fields {
     fn default() -> Self {
         Fields { index: NONE, time: NONE, kind: None, process: Process::Unknown, f: None }
     }
+}
+
+/// What [`read_ints`] read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Read {
+    /// All of a vector, which holds nothing but integers with spaces between them,
+    Plain,
+    /// or with other white space, too.
+    Whole,
+    /// Integers that something else follows.
+    Part,
+}
+
+/// The rest of a vector, as far as it is integers; goes behind it if it is nothing else.
+fn read_ints(cursor: &mut Cursor<'_>, close: u8, ints: &mut Vec<i64>) -> Read {
+    let (mut at, mut read) = (*cursor, Read::Plain);
+    let read = loop {
+        // Elements of lists are mostly small and near each other: foreseen lengths beat computed ones.
+        match at.bytes.get(at.pos..at.pos + 3) {
+            Some(&[a @ b'0'..=b'9', b' ', _]) => {
+                ints.push(i64::from(a - b'0'));
+                at.pos += 2;
+                continue;
+            }
+            Some(&[a @ b'0'..=b'9', b @ b'0'..=b'9', b' ']) => {
+                ints.push(i64::from(a - b'0') * 10 + i64::from(b - b'0'));
+                at.pos += 3;
+                continue;
+            }
+            _ => {}
+        }
+        if let Some((n, after)) = short_int(&mut at) {
+            ints.push(n);
+            if after == b' ' {
+                continue;
+            }
+            if after == close {
+                break read;
+            }
+            at.pos -= 1;
+        }
+        let before = at.pos;
+        at.skip_spaces();
+        if at.bytes[before..at.pos].iter().any(|&b| b != b' ') {
+            read = Read::Whole;
+        }
+        match quick_int(&mut at) {
+            Some(n) => ints.push(n),
+            None if at.peek() == Some(close) => {
+                at.pos += 1;
+                break read;
+            }
+            None => break Read::Part,
+        }
+    };
+    *cursor = at;
+    read
 }
 
 fn span(start: usize, end: usize) -> Span {
@@ -878,6 +982,13 @@ fn load(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
 }
 
+/// What comes behind this text, if it is here.
+#[inline(always)]
+fn behind<'a, const N: usize>(bytes: &'a [u8], text: &[u8; N]) -> Option<&'a [u8]> {
+    let (here, rest) = bytes.split_first_chunk()?;
+    (here == text).then_some(rest)
+}
+
 /// One of the six keys with a space after it; goes behind both.
 #[inline]
 fn quick_field(cursor: &mut Cursor<'_>) -> Option<Field> {
@@ -907,6 +1018,19 @@ fn short_int(cursor: &mut Cursor<'_>) -> Option<(i64, u8)> {
     }
     cursor.pos += len + 1;
     Some((n as i64, after))
+}
+
+/// An integer of one to fifteen digits, without a sign, that something follows; goes behind it.
+#[inline(always)]
+fn usual_int(rest: &mut &[u8]) -> Option<i64> {
+    let (len, n) = digits(u64::from_le_bytes(*rest.first_chunk()?));
+    *rest = &rest[len..];
+    if len < 8 {
+        return (len > 0).then_some(n as i64);
+    }
+    let (more, low) = digits(u64::from_le_bytes(*rest.first_chunk()?));
+    *rest = &rest[more..];
+    (more < 8).then_some((n * POWERS[more] + low) as i64)
 }
 
 /// The top bit of every byte that is zero, and perhaps of some above the first such byte.
@@ -943,21 +1067,34 @@ fn quick_int(cursor: &mut Cursor<'_>) -> Option<i64> {
 
 const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
+/// Eight times the digit 0.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
 /// How many of the first of eight bytes are digits, and the number they write: the digits are moved to the end, zeros
 /// before them, and then paired, the pairs paired, and the fours paired, by multiplication.
 #[inline]
 fn digits(w: u64) -> (usize, u64) {
-    let t = w ^ 0x3030_3030_3030_3030;
-    let others = (t.wrapping_add(0x7676_7676_7676_7676) | t) & 0x8080_8080_8080_8080;
-    let len = (others.trailing_zeros() / 8) as usize;
-    if len == 0 {
-        return (0, 0);
+    match count_digits(w) {
+        0 => (0, 0),
+        len => (len, number(w, len)),
     }
-    let t = t << (64 - 8 * len);
+}
+
+/// How many of the first of eight bytes are digits.
+#[inline]
+fn count_digits(w: u64) -> usize {
+    let t = w ^ ZEROS;
+    let others = (t.wrapping_add(0x7676_7676_7676_7676) | t) & 0x8080_8080_8080_8080;
+    (others.trailing_zeros() / 8) as usize
+}
+
+/// The number that the first so many of eight bytes write, if that is one to eight digits.
+#[inline]
+fn number(w: u64, len: usize) -> u64 {
+    let t = (w ^ ZEROS).wrapping_shl(64 - 8 * len as u32);
     let pairs = t.wrapping_mul(10).wrapping_add(t >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
-    let eight = fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff;
-    (len, eight)
+    fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff
 }
 
 /// What kind of key begins with this byte: all keys of one kind are ordered alike.
@@ -1011,25 +1148,30 @@ fn quick_nil(cursor: &mut Cursor<'_>) -> Option<()> {
 
 #[inline]
 fn kind(cursor: &mut Cursor<'_>, open: usize) -> Scan<EventType> {
-    let at = cursor.pos;
-    if let Some(w) = load(cursor.bytes, at) {
-        let (found, len) = if w & 0x00ff_ffff_ffff_ffff == word(b":invoke") {
-            (EventType::Invoke, 7)
-        } else if w & 0xff_ffff == word(b":ok") {
-            (EventType::Ok, 3)
-        } else if w & 0xff_ffff_ffff == word(b":fail") {
-            (EventType::Fail, 5)
-        } else if w & 0xff_ffff_ffff == word(b":info") {
-            (EventType::Info, 5)
-        } else {
-            return any_kind(cursor, open);
-        };
-        if is_end((w >> (8 * len)) as u8) {
-            cursor.pos += len;
-            return Ok(found);
-        }
+    if let Some(w) = load(cursor.bytes, cursor.pos)
+        && let Some((found, len)) = usual_kind(w)
+        && is_end((w >> (8 * len)) as u8)
+    {
+        cursor.pos += len;
+        return Ok(found);
     }
     any_kind(cursor, open)
+}
+
+/// The type of an event that these eight bytes begin with, whatever follows it, and how long it is.
+#[inline]
+fn usual_kind(w: u64) -> Option<(EventType, usize)> {
+    if w & 0x00ff_ffff_ffff_ffff == word(b":invoke") {
+        Some((EventType::Invoke, 7))
+    } else if w & 0xff_ffff == word(b":ok") {
+        Some((EventType::Ok, 3))
+    } else if w & 0xff_ffff_ffff == word(b":fail") {
+        Some((EventType::Fail, 5))
+    } else if w & 0xff_ffff_ffff == word(b":info") {
+        Some((EventType::Info, 5))
+    } else {
+        None
+    }
 }
 
 #[cold]
@@ -1113,13 +1255,25 @@ impl Memo {
         (known == key).then_some(id)
     }
 
-    /// One of the last two names, with the space behind it.
-    #[inline]
-    fn recent(&self, cursor: &mut Cursor<'_>) -> Option<TextId> {
-        let w = load(cursor.bytes, cursor.pos)?;
-        let &(_, _, len, id) = self.recent.iter().find(|(name, mask, ..)| w & mask == *name)?;
-        cursor.pos += len;
-        Some(id)
+    /// The name that these eight bytes begin with and that a space or comma follows, and how long it is.
+    #[inline(always)]
+    fn find_word(&self, w: u64) -> Option<(TextId, usize)> {
+        let ends = zeros(w ^ 0x2020_2020_2020_2020) | zeros(w ^ 0x2c2c_2c2c_2c2c_2c2c);
+        let len = ends.trailing_zeros() / 8;
+        if len > 7 {
+            return None;
+        }
+        let name = w & ((1 << (8 * len)) - 1) | u64::from(len) << 56;
+        Some((self.find_key(name)?, len as usize))
+    }
+
+    /// The one of the last two names that these eight bytes begin with, and how long it is with the space behind it.
+    #[inline(always)]
+    fn recent(&self, w: u64) -> Option<(TextId, usize)> {
+        let [first, second] = &self.recent;
+        // Without a branch, for nobody foresees which of the two it is.
+        let &(name, mask, len, id) = select_unpredictable(w & first.1 == first.0, first, second);
+        (w & mask == name).then_some((id, len.min(8)))
     }
 
     /// Here is a name with its colon and what follows it.
@@ -1186,18 +1340,16 @@ impl List {
         len
     }
 
-    /// Remembers a list, of which so many bytes of text are remembered already.
+    /// Remembers a list, of which so many bytes of text are remembered already, if all of it is `plain`.
     #[inline]
-    fn keep(&mut self, known: usize, text: &[u8], ints: &[i64]) {
+    fn keep(&mut self, known: usize, text: &[u8], ints: &[i64], plain: bool) {
         if known == 0 {
             self.text.clear();
             self.ints.clear();
         }
-        // What ends in white space would end elsewhere the next time, and line breaks are counted as they are passed.
-        let plain = |b: &u8| matches!(b, b'0'..=b'9' | b'-' | b' ');
-        let new = &text[known..];
-        if text.len() <= Self::MOST && new.iter().all(plain) && text.last().is_some_and(u8::is_ascii_digit) {
-            self.text.extend_from_slice(new);
+        // What ends in white space would end elsewhere the next time.
+        if plain && text.len() <= Self::MOST && text.last().is_some_and(u8::is_ascii_digit) {
+            self.text.extend_from_slice(&text[known..]);
             self.ints.extend_from_slice(&ints[self.ints.len()..]);
         }
     }
