@@ -361,8 +361,73 @@ fn reads() -> impl Strategy<Value = Vec<String>> {
     vec(txn, 0..8)
 }
 
+/// Numbers of every length, and what only looks like one.
+fn number() -> impl Strategy<Value = String> {
+    prop_oneof![
+        24 => (0..200u32).prop_map(|n| n.to_string()),
+        8 => (1..21usize, any::<u64>()).prop_map(|(len, n)| format!("{n:020}{n}")[20 - len..20].to_string()),
+        1 => proptest::sample::select(&["-3", "+4", "nil", "1.5", "1N", "\"1\"", ":k", "12a", ""][..]).prop_map(String::from),
+    ]
+}
+
+/// Events as Jepsen writes them, parts of which are now and then written otherwise.
+fn usual() -> impl Strategy<Value = Vec<String>> {
+    let separator = || (0..60usize).prop_map(|i| ["  ", ",", "\n", "", " #_ 1 "].get(i).copied().unwrap_or(" "));
+    let value = prop_oneof![
+        4 => Just("nil".to_string()),
+        6 => number(),
+        4 => vec(number(), 0..4).prop_map(|list| format!("[{}]", list.join(" "))),
+        1 => written(),
+    ];
+    let name = proptest::sample::select(&[":r", ":append", ":r", ":append", ":w", ":cas-of-many", "r"][..]);
+    let mop = (name, separator(), number(), separator(), value.clone(), separator())
+        .prop_map(|(f, a, key, b, value, c)| format!("[{f}{a}{key}{b}{value}{}]", c.trim_matches(' ')));
+    let txn = vec((mop, separator()), 1..4).prop_map(|mops| {
+        let mops: String = mops.into_iter().map(|(mop, separator)| mop + separator).collect();
+        format!("[{}]", mops.trim_end())
+    });
+    let kind = proptest::sample::select(
+        &[":ok", ":invoke", ":ok", ":invoke", ":fail", ":info", "info", "\"ok\"", ":ok", ":okay"][..],
+    );
+    let f = proptest::sample::select(&[":read", ":txn", ":txn", ":transfer", "nil", "read"][..]);
+    let process = prop_oneof![4 => number(), 1 => Just(":nemesis".to_string())];
+    let fields = (number(), number(), kind, process, f, prop_oneof![2 => value, 3 => txn]);
+    let event = (fields, 0..60usize, 0..6usize, separator()).prop_map(
+        |((index, time, kind, process, f, value), odd, at, separator)| {
+            let (kind, f) = (kind.to_string(), f.to_string());
+            let keys = ["index", "time", "type", "process", "f", "value"].into_iter();
+            let mut fields: Vec<_> = keys
+                .zip([index, time, kind, process, f, value])
+                .map(|(key, value)| format!(":{key} {value}"))
+                .collect();
+            match odd {
+                0 => fields.swap(0, at),
+                1 => fields[at] = fields[at].replacen(' ', separator, 1),
+                2 => fields.push(fields[at].clone()),
+                3 => fields.insert(at, ":node \"n1\"".into()),
+                4 => drop(fields.remove(at)),
+                _ => {}
+            }
+            format!("{{{}}}", fields.join(if odd == 5 { separator } else { ", " }))
+        },
+    );
+    vec(event, 0..6)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn usual_events_are_what_the_slow_way_makes_of_them(
+        events in usual(), block in 1usize..400, piece in 1usize..200, anywhere in any::<bool>()
+    ) {
+        let text = events.join("\n");
+        let expected = fast(text.as_bytes());
+        prop_assert_eq!(expected.clone().ok().map(without_places), slow(&text).ok(), "{}", text);
+        let sizes = Sizes { block, piece, anywhere };
+        prop_assert_eq!(&in_blocks(text.as_bytes(), 1, sizes), &expected, "{}", text);
+        prop_assert_eq!(&in_blocks(text.as_bytes(), 2, sizes), &expected, "{}", text);
+    }
 
     #[test]
     fn lists_that_begin_alike_are_what_they_are(
