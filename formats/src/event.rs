@@ -263,19 +263,13 @@ impl EventBatch {
     /// Appends an event; extras pushed since the last one are its.
     #[inline]
     pub fn push(&mut self, e: Event) {
-        self.value.push(e.value);
-        self.push_but_value(e);
-    }
-
-    /// Appends an event whose value was already appended to its column.
-    #[inline]
-    pub(crate) fn push_but_value(&mut self, e: Event) {
         self.place.push(e.place);
         self.index.push(e.index.unwrap_or(NONE));
         self.time.push(e.time.unwrap_or(NONE));
         self.kind.push(e.kind);
         self.process.push(e.process);
         self.f.push(e.f);
+        self.value.push(e.value);
     }
 
     /// A further field of the event that will be pushed next.

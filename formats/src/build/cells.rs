@@ -9,6 +9,7 @@ use arrow_buffer::{BooleanBuffer, NullBuffer};
 use crate::columns::{ListCol, ScalarCol};
 use crate::event::{Cell, Mop, Span};
 
+// The kinds. What is at least `SEQ` has no column of its own.
 pub(super) const NIL: u8 = 0;
 const INT: u8 = 1;
 const TEXT: u8 = 2;

@@ -148,6 +148,7 @@ impl Clients {
         }
     }
 
+    /// The state of a process that is new, or that has a large number.
     #[cold]
     fn unknown(&mut self, p: i64) -> &mut ProcessState {
         match usize::try_from(p) {
